@@ -99,6 +99,13 @@ impl Connections {
         known.spec = spec.clone();
     }
 
+    /// Ends the sessions at all servers.
+    pub async fn close(&self) {
+        let all = std::mem::take(&mut *self.known());
+        let clouds = all.into_values().filter_map(|known| Some(known.open?.cloud));
+        futures::future::join_all(clouds.map(close)).await;
+    }
+
     /// Follows the connections of the cluster until the host ends.
     pub fn follow(self: &Arc<Self>) {
         let (own, looking) = (self.clone(), self.clone());
@@ -129,7 +136,10 @@ impl Connections {
             match event {
                 WatchEvent::Applied(object) => self.seen(object),
                 WatchEvent::Deleted(object) => {
-                    self.known().remove(object.name());
+                    let gone = self.known().remove(object.name());
+                    if let Some(open) = gone.and_then(|gone| gone.open) {
+                        close(open.cloud).await;
+                    }
                 }
                 WatchEvent::Listed { objects, .. } => {
                     let is_there = |name: &String| objects.iter().any(|object| object.name() == *name);
@@ -296,6 +306,16 @@ impl Connections {
                 Err(_) => {}
             }
         }
+    }
+}
+
+/// Ends the sessions of a cloud. What is under way in one of them fails, and is tried again in a new one.
+async fn close(cloud: Arc<dyn Cloud>) {
+    if let Some(cloud) = cloud
+        .adapter()
+        .and_then(|cloud| cloud.downcast_ref::<DriverCloud>())
+    {
+        cloud.close().await;
     }
 }
 

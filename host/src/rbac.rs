@@ -204,6 +204,21 @@ impl Allowed {
         self.add(there(), target("", "secrets", None), &["create"]);
     }
 
+    /// Adds what a connection names: its Secret, and where its certificates stand.
+    pub fn connection(&mut self, spec: &Value) {
+        for (at, resource) in [
+            ("/credentials", "secrets"),
+            ("/caBundle/secret", "secrets"),
+            ("/caBundle/configMap", "configmaps"),
+        ] {
+            let text = |field: &str| spec.pointer(&format!("{at}/{field}"))?.as_str();
+            if let (Some(namespace), Some(name)) = (text("namespace"), text("name")) {
+                let place = Place::Namespace(namespace.to_owned());
+                self.add(place, target("", resource, Some(name)), &["get"]);
+            }
+        }
+    }
+
     /// Adds the Nodes of simulated machines, which the host writes as their kubelets.
     fn play_kubelets(&mut self) {
         let on = |resource: &str| target("", resource, None);
@@ -343,6 +358,24 @@ mod tests {
         let objects = allowed.objects("polity", ("polity-system", "polity"));
         let role = objects.into_iter().find(|object| object["kind"] == kind);
         role.map(|mut role| role["rules"].take()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_connection_takes_the_right_to_its_own_secret_and_certificates() {
+        let mut allowed = Allowed::default();
+        let bundle = json!({"configMap": {"namespace": "trust", "name": "ca"}});
+        allowed.connection(&json!({"credentials": {"namespace": "keys", "name": "aws"}, "caBundle": bundle}));
+        let objects = allowed.objects("polity", ("polity-system", "polity"));
+        let roles = objects.iter().filter(|object| object["kind"] == "Role");
+        let rules: Value = roles
+            .map(|role| json!([role["metadata"]["namespace"], role["rules"]]))
+            .collect();
+        let rule = |resource: &str, name: &str| json!([{"apiGroups": [""], "resources": [resource], "resourceNames": [name], "verbs": ["get"]}]);
+        let expected = json!([
+            ["keys", rule("secrets", "aws")],
+            ["trust", rule("configmaps", "ca")]
+        ]);
+        assert_eq!(rules, expected);
     }
 
     #[test]

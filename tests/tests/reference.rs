@@ -1,4 +1,4 @@
-//! The schema of PolicyBinding against the type that the host reads, and the reference page that is made from it.
+//! The schema of PolicyBinding against the type that the host reads, and the reference page of the host's own kinds.
 
 use std::collections::BTreeSet;
 
@@ -145,18 +145,23 @@ fn rows(schema: &Value, at: &str, page: &mut String) {
     }
 }
 
-fn page() -> String {
-    let crd = crds::policy_binding();
-    let schema = schema();
-    let mut page = format!(
-        "# PolicyBinding\n\n`polity.dev/v1alpha1`, cluster-scoped. {} `kubectl explain policybinding.spec` shows the \
-         same texts.\n\nThis page is made from the CustomResourceDefinition: `{WRITE}=1 cargo test -p polity-tests --test \
-         reference`.\n\n## Fields\n\n| field | type | meaning |\n|---|---|---|\n",
-        schema["description"].as_str().expect("a description")
-    );
-    rows(&schema, "", &mut page);
-    page.push_str("\n## Columns of `kubectl get policybindings`\n\n| column | meaning |\n|---|---|\n");
-    let columns = &crd["spec"]["versions"][0]["additionalPrinterColumns"];
+/// The chapter of a kind.
+fn chapter(crd: &Value, page: &mut String) {
+    let names = &crd["spec"]["names"];
+    let name = |field: &str| names[field].as_str().expect("a name");
+    let (kind, singular, plural) = (name("kind"), name("singular"), name("plural"));
+    let version = &crd["spec"]["versions"][0];
+    let schema = &version["schema"]["openAPIV3Schema"];
+    let description = schema["description"].as_str().expect("a description");
+    page.push_str(&format!(
+        "\n# {kind}\n\n`polity.dev/v1alpha1`, cluster-scoped. {description} `kubectl explain {singular}.spec` shows the same \
+         texts.\n\n## Fields of {kind}\n\n| field | type | meaning |\n|---|---|---|\n"
+    ));
+    rows(schema, "", page);
+    page.push_str(&format!(
+        "\n## Columns of `kubectl get {plural}`\n\n| column | meaning |\n|---|---|\n"
+    ));
+    let columns = &version["additionalPrinterColumns"];
     for column in columns.as_array().into_iter().flatten() {
         let text = |field: &str| column[field].as_str().expect("a text").to_owned();
         let wide = if column["priority"] == 1 {
@@ -165,6 +170,15 @@ fn page() -> String {
             ""
         };
         page.push_str(&format!("| {}{wide} | {} |\n", text("name"), text("description")));
+    }
+}
+
+fn page() -> String {
+    let mut page = format!(
+        "This page is made from the CustomResourceDefinitions: `{WRITE}=1 cargo test -p polity-tests --test reference`.\n"
+    );
+    for crd in [crds::policy_binding(), crds::cloud_connection()] {
+        chapter(&crd, &mut page);
     }
     page
 }

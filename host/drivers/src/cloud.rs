@@ -1,5 +1,6 @@
 //! A connection as a cloud.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use polity_core::catalogue::Catalogue;
 use polity_core::contract::driver::Manifest;
 use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
 use polity_core::time::millis;
-use polity_http::login::{At, Session, log_in};
+use polity_http::login::{At, Session, Values as Secret, log_in};
 use polity_http::{Incoming, Pace, Transport};
 use polity_sandbox::driver::{Call, Driver, Entry, Exchange, Finding, Task};
 use serde_json::Value;
@@ -28,6 +29,11 @@ use crate::seal::{self, Values};
 const SPARE: Duration = Duration::from_millis(500);
 /// The key of a create that is only prepared.
 const STAND_IN: &str = "00000000-0000-0000-0000-000000000000";
+/// The wait after a first failed login. It doubles with each further one: directories lock accounts out that fail
+/// often.
+const AGAIN: Duration = Duration::from_secs(2);
+/// The longest such wait.
+const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
 /// The most sessions of plans that are kept.
 const SESSIONS: usize = 10_000;
 
@@ -37,11 +43,19 @@ pub struct DriverCloud {
     catalogue: Arc<Catalogue>,
     /// The clock of `since` and `now`.
     clock: Arc<dyn Clock>,
-    /// The session of the connection's own credentials, with the digest of the Secret that they are from.
-    own: tokio::sync::Mutex<Option<(String, Arc<Session>)>>,
+    own: tokio::sync::Mutex<Own>,
     /// The sessions of plans, by the token that the gateway hands back.
     planned: Mutex<BTreeMap<u64, Arc<Session>>>,
     next: AtomicU64,
+}
+
+/// The session of the connection's own credentials.
+#[derive(Default)]
+struct Own {
+    /// With the digest of the Secret that it is from.
+    session: Option<(String, Arc<Session>)>,
+    /// The login that failed last: of which Secret, why, how often in a row, and until when it is not tried again.
+    failed: Option<(String, Failure, u32, Instant)>,
 }
 
 /// What an operation needs of its connection.
@@ -132,7 +146,7 @@ impl DriverCloud {
     /// Ends its sessions at the servers.
     pub async fn close(&self) {
         let mut sessions: Vec<Arc<Session>> = std::mem::take(&mut *self.planned()).into_values().collect();
-        sessions.extend(self.own.lock().await.take().map(|(_, session)| session));
+        sessions.extend(self.own.lock().await.session.take().map(|(_, session)| session));
         let until = Instant::now() + LONGEST;
         let Ok(transport) = self.reached.connection.transport.get() else {
             return;
@@ -174,7 +188,7 @@ impl DriverCloud {
         // Whoever waits here waits for the login of the first one.
         let mut own = self.own.lock().await;
         let now = self.clock.now_ms();
-        if let Some((digest, session)) = &*own
+        if let Some((digest, session)) = &own.session
             && *digest == values.0
             && session
                 .expires
@@ -182,16 +196,44 @@ impl DriverCloud {
         {
             return Ok(session.clone());
         }
+        self.log_in(&mut own, values, until).await
+    }
+
+    /// Logs in with the connection's own credentials, and ends the session that was there before.
+    async fn log_in(
+        &self,
+        own: &mut Own,
+        (digest, values): (String, Secret),
+        until: Instant,
+    ) -> Result<Arc<Session>, Failure> {
+        let row = match &own.failed {
+            Some((failed, failure, _, again)) if *failed == digest && Instant::now() < *again => {
+                return Err(failure.clone());
+            }
+            Some((failed, _, row, _)) if *failed == digest => row.saturating_add(1),
+            _ => 0,
+        };
         let transport = self.reached.connection.transport.get()?;
-        let session = log_in(
-            self.reached.manifest.login,
-            &self.at(&transport, until),
-            &values.1,
-        )
-        .await?;
-        let session = Arc::new(session);
-        *own = Some((values.0, session.clone()));
-        Ok(session)
+        let at = self.at(&transport, until);
+        if let Some((_, before)) = own.session.take() {
+            before.close(&at).await;
+        }
+        match log_in(self.reached.manifest.login, &at, &values).await {
+            Ok(session) => {
+                let session = Arc::new(session);
+                own.failed = None;
+                own.session = Some((digest, session.clone()));
+                Ok(session)
+            }
+            Err(failure) => {
+                let wait = AGAIN.saturating_mul(1 << row.min(16)).min(AGAIN_AT_MOST);
+                // A server that is down locks nobody out.
+                if failure.code == Code::Unauthenticated {
+                    own.failed = Some((digest, failure.clone(), row, Instant::now() + wait));
+                }
+                Err(failure)
+            }
+        }
     }
 
     /// Ends a session that the server no longer takes.
@@ -202,8 +244,9 @@ impl DriverCloud {
             }
             None => {
                 let mut own = self.own.lock().await;
-                if own.as_ref().is_some_and(|(_, known)| Arc::ptr_eq(known, session)) {
-                    *own = None;
+                let known = own.session.as_ref().map(|(_, known)| known);
+                if known.is_some_and(|known| Arc::ptr_eq(known, session)) {
+                    own.session = None;
                 }
             }
         }
@@ -440,5 +483,9 @@ impl Cloud for DriverCloud {
 
     fn open_session<'a>(&'a self, request: &'a SessionRequest) -> BoxFuture<'a, Result<Opened, Failure>> {
         Box::pin(self.opened(request))
+    }
+
+    fn adapter(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }

@@ -291,7 +291,10 @@ impl<'a> Operation<'a> {
             .map_err(|failure| Lost { failure, sent: false })?;
         let sent = transport.send(outgoing, self.until).await;
         if let Ok(response) = &sent {
-            self.reached.learn_time(response);
+            // What runs in a cloud does not tell the cloud's time.
+            if checked.dynamic.is_none() {
+                self.reached.learn_time(response);
+            }
             if matches!(response.status, 429 | 503) {
                 let pause = response
                     .header("retry-after")

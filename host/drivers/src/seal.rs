@@ -20,10 +20,10 @@ pub(crate) fn take(operation: &Operation, arguments: &mut Value) -> Values {
         let place = path
             .split('.')
             .try_fold(&mut *arguments, |value, field| value.get_mut(field));
-        if let Some(place) = place
-            && let Value::String(value) = place.take()
+        // A create that is only prepared has references in place of the values.
+        if let Some(place) = place.filter(|place| !place.is_null())
+            && let Value::String(value) = std::mem::replace(place, json!({"$sealed": path}))
         {
-            *place = json!({"$sealed": path});
             values.insert(path.clone(), value);
         }
     }
@@ -143,6 +143,12 @@ mod tests {
             json!({"name": "m", "userData": {"$sealed": "userData"}})
         );
         assert_eq!(taken["userData"], "secret");
+        let mut prepared = json!({"name": "m", "userData": {"$secret": {"name": "s", "key": "k"}}});
+        assert!(take(create, &mut prepared).is_empty());
+        assert_eq!(
+            prepared, arguments,
+            "a create looks the same before its values are known"
+        );
     }
 
     #[test]

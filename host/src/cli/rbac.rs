@@ -18,6 +18,7 @@ use super::settings::Domain;
 use crate::bindings::load;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
+use crate::connections::{Connections, is_connection};
 use crate::manifests::Manifests;
 use crate::policies::Policies;
 use crate::progress::{Format, say, show};
@@ -85,13 +86,13 @@ impl Rbac {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Reads the bindings. Returns them, the folder of their policies, and the rules that any binding needs.
-    fn bindings(&self) -> Result<(Vec<Value>, Option<PathBuf>, Allowed)> {
+    /// Reads the bindings and the other objects beside them. The rules are those that any binding needs.
+    fn read(&self) -> Result<(Manifests, Allowed)> {
         let Some(node) = &self.node else {
             let manifests = Manifests::read(&self.paths)?;
             let allowed = Allowed::for_any_host(self.domain.lease());
             let namespaces = self.domain.selection(LabelSelector::default()).namespaces;
-            return Ok((manifests.bindings, manifests.folder, allowed.within(namespaces)));
+            return Ok((manifests, allowed.within(namespaces)));
         };
         let bindings: Result<Vec<Value>> = self
             .paths
@@ -99,11 +100,22 @@ impl Rbac {
             .map(|file| node_agent::read_binding(file, node))
             .collect();
         let folder = self.paths.first().and_then(|file| file.parent());
-        Ok((bindings?, folder.map(Path::to_owned), Allowed::for_a_node_agent()))
+        let manifests = Manifests {
+            bindings: bindings?,
+            folder: folder.map(Path::to_owned),
+            ..Manifests::default()
+        };
+        Ok((manifests, Allowed::for_a_node_agent()))
     }
 
     async fn derive(&self, format: Format) -> Result<Allowed> {
-        let (bindings, folder, mut allowed) = self.bindings()?;
+        let (manifests, mut allowed) = self.read()?;
+        let Manifests {
+            bindings,
+            folder,
+            objects,
+            ..
+        } = manifests;
         if bindings.is_empty() {
             bail!("the given files hold no PolicyBinding");
         }
@@ -121,7 +133,21 @@ impl Rbac {
         );
         let embedded = Arc::new(embedded);
         let secrets = Arc::new(ClusterSecrets::new(embedded.clone()));
-        let clouds = Clouds::new(clock, secrets, None, 0, None);
+        let connections = Connections::new(
+            embedded.clone(),
+            policies.clone(),
+            clock.clone(),
+            secrets.clone(),
+            0,
+        );
+        for object in objects.iter().filter(|object| is_connection(object)) {
+            connections.define(
+                object["metadata"]["name"].as_str().unwrap_or_default(),
+                &object["spec"],
+            );
+            allowed.connection(&object["spec"]);
+        }
+        let clouds = Clouds::new(clock, secrets, None, 0, None).with_connections(connections.into());
         let clouds = match self.node {
             Some(_) => clouds.with_own_node(),
             None => clouds,

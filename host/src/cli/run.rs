@@ -435,6 +435,9 @@ impl Run {
             why = lost(run.api.as_ref()) => bail!("{why}: objects can no longer be stored, so the host stops"),
         };
         self.stopping.stop(run.host, signals, format).await?;
+        if let Some(connections) = run.clouds.connections() {
+            connections.close().await;
+        }
         if let Some(export) = run.export {
             export.end().await;
         }

@@ -132,9 +132,14 @@ fn names(shop: &Shop, release: &str, namespace: &str) -> (Vec<String>, Value) {
         panic!("one Deployment of {release}");
     };
     let spec = &deployment["spec"];
-    let lease = spec["template"]["spec"]["containers"][0]["args"][2].clone();
-    assert!(lease.as_str().expect("text").starts_with("--lease="));
-    names.push(lease.to_string());
+    let arguments = &spec["template"]["spec"]["containers"][0]["args"];
+    let mut arguments = arguments
+        .as_array()
+        .expect("arguments")
+        .iter()
+        .filter_map(Value::as_str);
+    let lease = arguments.find(|argument| argument.starts_with("--lease="));
+    names.push(lease.expect("a lease").to_owned());
     (names, spec["selector"]["matchLabels"].clone())
 }
 
