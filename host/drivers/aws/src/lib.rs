@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The driver speaks the Query API of EC2, version 2016-11-15: a form goes out, XML comes back. It never waits, and
-//! it never repeats a create: an answer that is lost is looked for by the client token ([`resolve`]).
+//! it never repeats a create: an answer that is lost is looked for by the client token (`resolve`).
 //!
-//! **Trust.** Every instance carries the marks of its owner ([`marks`]). An instance is changed only if its owner
+//! **Trust.** Every instance carries the marks of its owner (`marks`). An instance is changed only if its owner
 //! was read back in the same operation. A filter is a help to the server, no check: every row that comes back is
 //! compared.
 
