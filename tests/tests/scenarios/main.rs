@@ -12,18 +12,21 @@ mod mcm;
 mod orbiter;
 mod rug;
 
-use std::path::Path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use polity_tests::host_harness::backend::{Backend, Embedded, RealServer};
 use polity_tests::kubernetes::{Assets, KubeServer};
 
-/// Tells a scenario on a runtime whose time is its own.
-fn on_a_paused_runtime(scenario: impl AsyncFnOnce(&dyn Backend), recordings: Option<&Path>) {
+/// Tells a scenario on a runtime whose time is its own, and records it.
+fn on_a_paused_runtime(scenario: impl AsyncFnOnce(&dyn Backend), recordings: &Path) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build()
         .expect("a runtime");
+    let recordings = Some(recordings);
     runtime.block_on(scenario(&Embedded { recordings }));
 }
 
@@ -40,22 +43,54 @@ fn on_a_real_server(name: &str, scenario: impl AsyncFnOnce(&dyn Backend), server
     runtime.shutdown_background();
 }
 
-/// Makes a test of each scenario, and `record_all`, which tells them one after the other and records them. Those after
-/// `short` are told on a real API server, too.
+/// Where the recordings of a scenario are that was told to its end; nothing if it failed.
+pub(crate) type Told = OnceLock<Option<PathBuf>>;
+
+/// Tells a scenario, recorded, unless this process has done so: its own test and the test of the edges share it.
+pub(crate) fn tell_once(told: &Told, name: &str, scenario: impl AsyncFnOnce(&dyn Backend)) -> PathBuf {
+    let recordings = told.get_or_init(|| {
+        let folder = recordings().join(name.replace("::", "/"));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let to_its_end = AssertUnwindSafe(|| on_a_paused_runtime(scenario, &folder));
+        catch_unwind(to_its_end).is_ok().then_some(folder)
+    });
+    let recordings = recordings.clone();
+    recordings.unwrap_or_else(|| panic!("{name} fails; the test that told it says how"))
+}
+
+/// The folder of this run's recordings; those of the run before are gone.
+fn recordings() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("scenarios");
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).expect("the one before goes");
+        }
+        folder
+    })
+}
+
+/// Makes a test of each scenario, and `recordings`, which says where each was recorded. Those after `short` are told on a
+/// real API server, too.
 macro_rules! scenarios {
     ($($name:ident),* $(,)?) => {
         $(
             mod $name {
+                pub(super) fn told() -> std::path::PathBuf {
+                    static TOLD: crate::Told = crate::Told::new();
+                    crate::tell_once(&TOLD, module_path!(), super::$name)
+                }
+
                 #[test]
                 fn through_the_host() {
-                    crate::on_a_paused_runtime(super::$name, None);
+                    told();
                 }
             }
         )*
 
-        /// Runs every scenario and records its passes.
-        pub(crate) fn record_all(folder: &std::path::Path) {
-            $(crate::on_a_paused_runtime($name, Some(&folder.join(stringify!($name))));)*
+        /// The recordings of every scenario.
+        pub(crate) fn recordings() -> Vec<std::path::PathBuf> {
+            vec![$($name::told()),*]
         }
     };
     ($($name:ident),* $(,)?; short: $($short:ident),+ $(,)?) => {

@@ -9,11 +9,14 @@ mod health;
 mod refusals;
 
 /// Runs every scenario and records its passes.
-pub(crate) fn record_all(folder: &std::path::Path) {
-    creation::record_all(folder);
-    health::record_all(folder);
-    deletion::record_all(folder);
-    draining::record_all(folder);
-    freeze::record_all(folder);
-    refusals::record_all(folder);
+pub(crate) fn recordings() -> Vec<std::path::PathBuf> {
+    let all = [
+        creation::recordings(),
+        health::recordings(),
+        deletion::recordings(),
+        draining::recordings(),
+        freeze::recordings(),
+        refusals::recordings(),
+    ];
+    all.concat()
 }

@@ -12,10 +12,13 @@ mod scale;
 mod upgrade;
 
 /// Runs every scenario and records its passes.
-pub(crate) fn record_all(folder: &std::path::Path) {
-    scale::record_all(folder);
-    upgrade::record_all(folder);
-    refusals::record_all(folder);
-    leaving::record_all(folder);
-    errata::record_all(folder);
+pub(crate) fn recordings() -> Vec<std::path::PathBuf> {
+    let all = [
+        scale::recordings(),
+        upgrade::recordings(),
+        refusals::recordings(),
+        leaving::recordings(),
+        errata::recordings(),
+    ];
+    all.concat()
 }

@@ -10,11 +10,14 @@ mod network;
 mod refusals;
 
 /// Runs every scenario and records its passes.
-pub(crate) fn record_all(folder: &std::path::Path) {
-    living::record_all(folder);
-    changing::record_all(folder);
-    ending::record_all(folder);
-    doubts::record_all(folder);
-    letters::record_all(folder);
-    refusals::record_all(folder);
+pub(crate) fn recordings() -> Vec<std::path::PathBuf> {
+    let all = [
+        living::recordings(),
+        changing::recordings(),
+        ending::recordings(),
+        doubts::recordings(),
+        letters::recordings(),
+        refusals::recordings(),
+    ];
+    all.concat()
 }
