@@ -1,5 +1,6 @@
 //! Compiles the shipped and the misbehaving policies, and the drivers, to WebAssembly. They have a target folder of their own,
-//! because the cargo that runs this script has locked the shared one.
+//! because the cargo that runs this script has locked the shared one; it lies beside the folders of the build scripts, so that
+//! tests and lints, whose scripts are two, share it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +30,13 @@ fn main() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("tests lies in the workspace");
-    let target = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where")).join("guests");
+    // `target/debug`, of `target/debug/build/polity-tests-…/out`.
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
+    let target = out
+        .ancestors()
+        .nth(3)
+        .expect("a folder of the profile")
+        .join("guests");
     for source in [
         "policies",
         "host/drivers",
