@@ -64,8 +64,11 @@ impl Place {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_polity-under-test"));
+        // Under `nohup` the tests ignore a hangup, and what they start would, too.
+        let mut command = Command::new("env");
         command
+            .arg("--default-signal=HUP")
+            .arg(env!("CARGO_BIN_EXE_polity-under-test"))
             .args(arguments)
             .current_dir(self.folder.path())
             .env("TMPDIR", self.at("tmp"));
