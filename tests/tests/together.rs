@@ -1,9 +1,12 @@
 //! All workflows in simulation, together and each alone. The rules hold for every seed, and some seed breaks
 //! one if a guard is removed.
 //!
-//! `POLITY_SEEDS` sets the number of seeds. `POLITY_SEED` sets the first of them, which is then run alone.
+//! `POLITY_SEEDS` sets the number of seeds. `POLITY_SEED` sets the first of them, which is then run alone. `POLITY_RECORD`
+//! names a folder in which every pass of every seed is recorded.
 
 #![allow(clippy::print_stdout, reason = "which seed noticed what is worth knowing")]
+
+use std::path::Path;
 
 use polity_core::controller::{Guard, Guards};
 use polity_sim::{Between, FaultRule, Intervention, Millis, Trouble, WorldEvent};
@@ -35,7 +38,12 @@ fn keeps_every_rule(seeds: u64, test: &str, options: Options<'_>) {
     let first = number("POLITY_SEED");
     let count = number("POLITY_SEEDS").unwrap_or(first.map_or(seeds, |_| 1));
     let first = first.unwrap_or(0);
+    let recording = std::env::var_os("POLITY_RECORD");
     for seed in first..first + count {
+        let options = Options {
+            recording: recording.as_deref().map(Path::new),
+            ..options
+        };
         match simulate(seed, options) {
             Ok(passes) => assert!(passes > 10, "seed {seed} does something: {passes} passes"),
             Err(broken) => panic!(

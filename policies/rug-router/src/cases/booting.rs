@@ -27,6 +27,22 @@ rug_13_a_rebuild_names_its_own_image:
         )])
         .takes("13", "CHECK_BOOT").vm("B").writes(booted());
 
+rug_13_a_port_that_only_the_vm_before_had_is_given_back_first:
+    without_a_vm().with(json!({"ports": [MAC, SECOND_MAC]}))
+        .answers("router.delete-ports", json!({})).answers("router.boot", json!({"id": "vm-1"}))
+        .acts([DELETE_PORTS, BOOT])
+        .takes("13", "CHECK_BOOT").vm("B").writes(booted());
+
+rug_13_a_port_that_cannot_be_given_back_is_kept_in_mind_and_nothing_is_booted:
+    without_a_vm().with(json!({"ports": [MAC, SECOND_MAC]})).fails("router.delete-ports", Code::Unavailable)
+        .acts([DELETE_PORTS])
+        .stumbles(Code::Unavailable);
+
+rug_13_a_vm_is_booted_again_with_the_ports_of_the_one_before:
+    without_a_vm().with(json!({"ports": [MAC]})).answers("router.boot", json!({"id": "vm-1"}))
+        .acts([BOOT])
+        .takes("13", "CHECK_BOOT").vm("B").writes(json!({"instance": "vm-1", "bootAttempts": 1}));
+
 rug_13_a_vm_that_is_being_made_is_waited_for:
     without_a_vm().with(json!({"instance": "vm-1"})).answers("router.get", instance("BUILD", 5))
         .takes("13", "CHECK_BOOT").vm("B");
