@@ -19,14 +19,13 @@ use std::sync::OnceLock;
 use polity_tests::host_harness::backend::{Backend, Embedded, RealServer};
 use polity_tests::kubernetes::{Assets, KubeServer};
 
-/// Tells a scenario on a runtime whose time is its own, and records it.
-fn on_a_paused_runtime(scenario: impl AsyncFnOnce(&dyn Backend), recordings: &Path) {
+/// Tells a scenario on a runtime whose time is its own.
+fn on_a_paused_runtime(scenario: impl AsyncFnOnce(&dyn Backend), recordings: Option<&Path>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build()
         .expect("a runtime");
-    let recordings = Some(recordings);
     runtime.block_on(scenario(&Embedded { recordings }));
 }
 
@@ -51,7 +50,7 @@ pub(crate) fn tell_once(told: &Told, name: &str, scenario: impl AsyncFnOnce(&dyn
     let recordings = told.get_or_init(|| {
         let folder = recordings().join(name.replace("::", "/"));
         std::fs::create_dir_all(&folder).expect("a folder");
-        let to_its_end = AssertUnwindSafe(|| on_a_paused_runtime(scenario, &folder));
+        let to_its_end = AssertUnwindSafe(|| on_a_paused_runtime(scenario, Some(&folder)));
         catch_unwind(to_its_end).is_ok().then_some(folder)
     });
     let recordings = recordings.clone();
