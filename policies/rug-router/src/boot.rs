@@ -2,7 +2,7 @@
 //! doubt is resolved before everything else, also while the router is being deleted.
 
 use polity_sdk::cloud::router::{
-    BOOT, Booted, Creation, Instance, Port, boot, delete, delete_ports, image, no_image,
+    BOOT, Booted, Creation, Instance, boot, delete, delete_ports, image, no_image,
 };
 use polity_sdk::prelude::*;
 use polity_sdk::{Effect, Resolution};
@@ -59,7 +59,12 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     }
     let wanted = router.spec.ports.clone();
     let ports = ports::own(cx, router, &wanted).await?;
-    give_back(cx, router, &ports).await?;
+    let macs = ports::macs(&ports);
+    if router.status.ports.iter().any(|mac| !macs.contains(mac)) {
+        // Only the VM before had this port, so nobody would find it again. Those that the next VM gets are made anew.
+        cx.act(delete_ports(&router.metadata.name)).await.found()?;
+        router.status.ports.clear();
+    }
     let creation = Creation {
         name: &router.metadata.name,
         image: router.image(),
@@ -69,7 +74,7 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     match cx.act(boot(&creation)).await {
         Ok(booted) => {
             router.status.boot_attempts += 1;
-            router.status.ports = ports.into_iter().map(|port| port.mac).collect();
+            router.status.ports = macs.into_iter().collect();
             adopt(router, booted.id);
             Ok(router.take(cx, "RUG-13", State::CheckBoot))
         }
@@ -78,17 +83,6 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
         Err(failure) if [Code::Aborted, Code::Cancelled].contains(&failure.code) => Err(failure),
         Err(failure) => Ok(failed(cx, router, "BootFailed", failure)),
     }
-}
-
-/// Gives the ports of the VM before back, if it had one that the next VM does not get: nobody would find it again. Those
-/// that the next one does get are made again with it.
-async fn give_back(cx: &Cx, router: &mut Router, ports: &[Port]) -> Result<(), Failure> {
-    let next = ports::macs(ports);
-    if router.status.ports.iter().any(|mac| !next.contains(mac)) {
-        cx.act(delete_ports(&router.metadata.name)).await.found()?;
-        router.status.ports.clear();
-    }
-    Ok(())
 }
 
 /// Records that the VM with this id belongs to the router and boots.

@@ -57,8 +57,7 @@ async fn follow(cx: &Cx, router: &mut Router, push: &Push, task: &str) -> Result
         let message = "the cloud has forgotten what became of the configuration";
         return Ok(no_verdict(cx, router, Failure::new(Code::NotFound, message)));
     };
-    let timeout = cx.config().config_timeout;
-    let since = push.since.unwrap_or(cx.now());
+    let (timeout, since) = (cx.config().config_timeout, push.since.unwrap_or(cx.now()));
     let (code, refusal) = match task.state {
         TaskState::Success => return Ok(configured(cx, router)),
         TaskState::Queued | TaskState::Running if cx.now().since(since) < timeout.into() => {

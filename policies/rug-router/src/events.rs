@@ -47,12 +47,9 @@ pub(crate) async fn enter(cx: &Cx, router: &mut Router) {
 /// Drops requests that arrive during debugging: nobody would expect them to be carried out later.
 pub(crate) fn drop_requests(router: &mut Router) {
     let (annotations, status) = (&router.metadata.annotations, &mut router.status);
-    for (request, taken) in [
-        (READ, &mut status.read_request),
-        (REBUILD, &mut status.rebuild_request),
-    ] {
-        *taken = annotations.get(request).cloned().or(taken.take());
-    }
+    let requested = |name| annotations.get(name).cloned();
+    status.read_request = requested(READ).or(status.read_request.take());
+    status.rebuild_request = requested(REBUILD).or(status.rebuild_request.take());
 }
 
 /// Enters a rebuild, which removes a working VM. It does not begin without an image for the next VM: the request

@@ -28,8 +28,7 @@ pub(crate) async fn replug(cx: &Cx, router: &mut Router) -> Result<Next, Failure
             return Ok(restart(cx, router, "the cloud does not know what is plugged in"));
         }
         router.status.plugging = true;
-        let begun = ports::wanted(router).into_iter().map(|port| port.mac);
-        router.status.ports.extend(begun);
+        router.status.ports.extend(ports::macs(&ports::wanted(router)));
         return Ok(wait(cx, router, ""));
     }
     let done = plug(cx, &router.metadata.name, &instance, &router.spec.ports).await?;
