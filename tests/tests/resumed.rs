@@ -118,7 +118,7 @@ fn killed_often(example: &str) {
 }
 
 #[test]
-#[ignore = "takes several minutes: `cargo test -p polity-tests --test resumed -- --ignored`"]
+#[ignore = "takes several minutes: `cargo test -p polity-tests --test all resumed:: -- --ignored`"]
 fn every_example_ends_as_expected_however_often_it_is_killed() {
     for example in examples::ALL {
         killed_often(example);

@@ -37,7 +37,7 @@ fn stepper() -> &'static dyn Stepper {
 
 fn explain(seed: u64, failed: &Failed) -> String {
     format!(
-        "seed {seed} broke {:?}: {}\n{}\nrun it alone: POLITY_SEED={seed} cargo test -p polity-tests --test simulation -- one_seed",
+        "seed {seed} broke {:?}: {}\n{}\nrun it alone: POLITY_SEED={seed} cargo test -p polity-tests --test all simulation::one_seed",
         failed.violation.rule,
         failed.violation.message,
         failed.trace.join("\n")

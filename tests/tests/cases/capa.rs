@@ -3,7 +3,7 @@
 use capa_identity::cases::Case;
 
 fn in_the_sandbox(case: Case) {
-    let ended = case.judge(crate::identity("capa-identity"));
+    let ended = case.judge(crate::cases::identity("capa-identity"));
     case.check_judged(&ended);
     let natively = case.judge(|pass| polity_sdk::step::identity(pass, capa_identity::judge));
     assert_eq!(ended, natively);
@@ -11,7 +11,7 @@ fn in_the_sandbox(case: Case) {
 
 capa_identity::each_case!(in_the_sandbox);
 
-pub(crate) fn run_all(recorded: &crate::Recorded) {
+pub(crate) fn run_all(recorded: &crate::cases::Recorded) {
     for (_, case) in capa_identity::cases::all() {
         case.judge(recorded.identity("capa-identity"));
     }
@@ -19,5 +19,5 @@ pub(crate) fn run_all(recorded: &crate::Recorded) {
 
 #[test]
 fn the_manifest_is_the_same_natively_and_as_a_component() {
-    crate::same_manifest("capa-identity", capa_identity::manifest());
+    crate::cases::same_manifest("capa-identity", capa_identity::manifest());
 }

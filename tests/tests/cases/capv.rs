@@ -6,7 +6,7 @@ use polity_core::contract as core;
 use polity_tests::guests;
 
 fn in_the_sandbox(case: Case) {
-    let ended = case.run(crate::lifecycle("capv-machine"));
+    let ended = case.run(crate::cases::lifecycle("capv-machine"));
     case.check(&ended);
     let natively = case.run(|pass| polity_sdk::step::lifecycle(pass, capv_machine::reconcile));
     assert_eq!(ended, natively);
@@ -14,7 +14,7 @@ fn in_the_sandbox(case: Case) {
 
 capv_machine::each_case!(in_the_sandbox);
 
-pub(crate) fn run_all(recorded: &crate::Recorded) {
+pub(crate) fn run_all(recorded: &crate::cases::Recorded) {
     for (_, case) in capv_machine::cases::all() {
         case.run(recorded.lifecycle("capv-machine"));
     }
@@ -22,7 +22,7 @@ pub(crate) fn run_all(recorded: &crate::Recorded) {
 
 #[test]
 fn the_manifest_is_the_same_natively_and_as_a_component() {
-    crate::same_manifest("capv-machine", capv_machine::manifest());
+    crate::cases::same_manifest("capv-machine", capv_machine::manifest());
 }
 
 #[test]

@@ -5,12 +5,12 @@ use std::process::Command;
 #[test]
 fn the_cases_take_every_edge_of_every_specification() {
     let folder = tempfile::tempdir().expect("a folder");
-    let recorded = crate::Recorded::into(folder.path());
-    crate::capv::run_all(&recorded);
-    crate::mcm::run_all(&recorded);
-    crate::capa::run_all(&recorded);
-    crate::orbiter::run_all(&recorded);
-    crate::rug::run_all(&recorded);
+    let recorded = crate::cases::Recorded::into(folder.path());
+    crate::cases::capv::run_all(&recorded);
+    crate::cases::mcm::run_all(&recorded);
+    crate::cases::capa::run_all(&recorded);
+    crate::cases::orbiter::run_all(&recorded);
+    crate::cases::rug::run_all(&recorded);
     drop(recorded);
     let edges = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
         .arg("edges")

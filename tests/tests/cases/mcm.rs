@@ -4,7 +4,7 @@ mod machine {
     use mcm_machine::cases::Case;
 
     fn in_the_sandbox(case: Case) {
-        let ended = case.run(crate::lifecycle("mcm-machine"));
+        let ended = case.run(crate::cases::lifecycle("mcm-machine"));
         case.check(&ended);
         let natively = case.run(|pass| polity_sdk::step::lifecycle(pass, mcm_machine::reconcile));
         assert_eq!(ended, natively);
@@ -14,7 +14,7 @@ mod machine {
 
     #[test]
     fn the_manifest_is_the_same_natively_and_as_a_component() {
-        crate::same_manifest("mcm-machine", mcm_machine::manifest());
+        crate::cases::same_manifest("mcm-machine", mcm_machine::manifest());
     }
 }
 
@@ -22,7 +22,7 @@ mod safety {
     use mcm_safety::cases::Case;
 
     fn in_the_sandbox(case: Case) {
-        let ended = case.run(crate::lifecycle("mcm-safety"));
+        let ended = case.run(crate::cases::lifecycle("mcm-safety"));
         case.check(&ended);
         let natively = case.run(|pass| polity_sdk::step::lifecycle(pass, mcm_safety::reconcile));
         assert_eq!(ended, natively);
@@ -32,11 +32,11 @@ mod safety {
 
     #[test]
     fn the_manifest_is_the_same_natively_and_as_a_component() {
-        crate::same_manifest("mcm-safety", mcm_safety::manifest());
+        crate::cases::same_manifest("mcm-safety", mcm_safety::manifest());
     }
 }
 
-pub(crate) fn run_all(recorded: &crate::Recorded) {
+pub(crate) fn run_all(recorded: &crate::cases::Recorded) {
     for (_, case) in mcm_machine::cases::all() {
         case.run(recorded.lifecycle("mcm-machine"));
     }

@@ -4,7 +4,7 @@ mod cluster {
     use orbiter::cases::Case;
 
     fn in_the_sandbox(case: Case) {
-        let ended = case.run(crate::lifecycle("orbiter"));
+        let ended = case.run(crate::cases::lifecycle("orbiter"));
         case.check(&ended);
         let natively = case.run(|pass| polity_sdk::step::lifecycle(pass, orbiter::reconcile));
         assert_eq!(ended, natively);
@@ -14,7 +14,7 @@ mod cluster {
 
     #[test]
     fn the_manifest_is_the_same_natively_and_as_a_component() {
-        crate::same_manifest("orbiter", orbiter::manifest());
+        crate::cases::same_manifest("orbiter", orbiter::manifest());
     }
 }
 
@@ -22,7 +22,7 @@ mod agent {
     use orbiter_node_agent::cases::Case;
 
     fn in_the_sandbox(case: Case) {
-        let ended = case.run(crate::lifecycle("orbiter-node-agent"));
+        let ended = case.run(crate::cases::lifecycle("orbiter-node-agent"));
         case.check(&ended);
         let natively = case.run(|pass| polity_sdk::step::lifecycle(pass, orbiter_node_agent::reconcile));
         assert_eq!(ended, natively);
@@ -32,11 +32,11 @@ mod agent {
 
     #[test]
     fn the_manifest_is_the_same_natively_and_as_a_component() {
-        crate::same_manifest("orbiter-node-agent", orbiter_node_agent::manifest());
+        crate::cases::same_manifest("orbiter-node-agent", orbiter_node_agent::manifest());
     }
 }
 
-pub(crate) fn run_all(recorded: &crate::Recorded) {
+pub(crate) fn run_all(recorded: &crate::cases::Recorded) {
     for (_, case) in orbiter::cases::all() {
         case.run(recorded.lifecycle("orbiter"));
     }

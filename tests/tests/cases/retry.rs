@@ -4,7 +4,7 @@ mod mcm {
     use mcm_retry::cases::Case;
 
     fn in_the_sandbox(case: Case) {
-        case.check(crate::decide("mcm-retry", case.request()));
+        case.check(crate::cases::decide("mcm-retry", case.request()));
         case.check(polity_sdk::step::retry(case.request(), mcm_retry::decide));
     }
 
@@ -15,7 +15,7 @@ mod backoff {
     use backoff_retry::cases::Case;
 
     fn in_the_sandbox(case: Case) {
-        case.check(crate::decide("backoff-retry", case.request()));
+        case.check(crate::cases::decide("backoff-retry", case.request()));
         case.check(polity_sdk::step::retry(case.request(), backoff_retry::decide));
     }
 

@@ -7,7 +7,7 @@ use polity_tests::kubernetes::Assets;
 use polity_tests::tools::Tools;
 use serde_json::Value;
 
-use crate::rendered::{CHART, WATCHED, chart, kustomized, only, template};
+use crate::deploy::rendered::{CHART, WATCHED, chart, kustomized, only, template};
 
 /// An object without its names and labels, as text.
 fn bare(mut object: Value) -> String {

@@ -4,8 +4,8 @@ use std::fs;
 
 use polity_tests::kubernetes::Assets;
 
-use crate::rendered::BASE;
-use crate::site::{Place, Site};
+use crate::deploy::rendered::BASE;
+use crate::deploy::site::{Place, Site};
 
 #[test]
 fn the_kustomize_base_runs_a_host_with_its_own_account_and_goes_without_a_trace() {

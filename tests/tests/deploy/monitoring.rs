@@ -11,8 +11,8 @@ use polity_tests::tools::Tools;
 use polity_tests::{examples, guests};
 use serde_json::Value;
 
-use crate::rendered::MONITORING;
-use crate::site::succeeded;
+use crate::deploy::rendered::MONITORING;
+use crate::deploy::site::succeeded;
 
 const CASES: &str = include_str!("alerts.yaml");
 

@@ -8,8 +8,8 @@ use polity_tests::skip::Skip;
 use polity_tests::tools::Tools;
 use serde_json::Value;
 
-use crate::rendered::{CHART, template};
-use crate::site::{Place, Site, succeeded};
+use crate::deploy::rendered::{CHART, template};
+use crate::deploy::site::{Place, Site, succeeded};
 
 /// A cluster, and Helm beside kubectl.
 struct Shop {
@@ -202,7 +202,7 @@ fn every_source_of_policies_and_every_setting_of_pods_is_taken_by_the_api_server
     let strict = ["--dry-run=server", "--validate=strict", "-o", "json"];
     let taken: Value = serde_json::from_str(&shop.site.apply(&rendered, &strict)).expect("JSON");
     let objects = taken["items"].as_array().expect("a list");
-    let spec = &crate::rendered::only(objects, "Deployment")["spec"]["template"]["spec"];
+    let spec = &crate::deploy::rendered::only(objects, "Deployment")["spec"]["template"]["spec"];
     let image = &spec["volumes"][0]["image"];
     assert_eq!(image["reference"], "registry.example.com/policies:1");
     assert_eq!(spec["tolerations"][0]["effect"], "NoSchedule");

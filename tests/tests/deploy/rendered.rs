@@ -7,7 +7,7 @@ use polity_tests::tools::Tools;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::site::succeeded;
+use crate::deploy::site::succeeded;
 
 pub const BASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/deploy/base");
 pub const MONITORING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/deploy/monitoring");

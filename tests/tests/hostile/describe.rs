@@ -6,7 +6,7 @@ use polity_tests::guests;
 use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, crd, described, manifest, with_retry};
+use crate::hostile::stage::{Stage, crd, described, manifest, with_retry};
 
 /// A manifest, and what must come of it.
 pub(crate) struct Describe {
@@ -385,7 +385,7 @@ async fn whatever_a_policy_says_of_itself_only_its_own_binding_bears_it() {
     let stage = Stage::with(Vec::new()).await;
     let mut wrong = Vec::new();
     let rows = rows();
-    for row in rows.iter().filter(|row| crate::is_chosen(row.name)) {
+    for row in rows.iter().filter(|row| crate::hostile::is_chosen(row.name)) {
         let before = match &row.expect {
             Expect::NotInstalled(installed) => Some(look(&stage, *installed).await),
             _ => None,
@@ -396,7 +396,7 @@ async fn whatever_a_policy_says_of_itself_only_its_own_binding_bears_it() {
         }
     }
     stage.play().await;
-    if stage.passes_of_neighbours() != crate::undisturbed().await {
+    if stage.passes_of_neighbours() != crate::hostile::undisturbed().await {
         wrong.push("the neighbours passed less".into());
     }
     assert!(

@@ -3,10 +3,10 @@
 use polity_core::fault::FaultKind;
 use serde_json::{Value, json};
 
-use crate::row::{
+use crate::hostile::row::{
     BAD_OUTPUT, Before, Expect, REFUSED, Row, UNGRANTED, WRONG_OR_UNGRANTED, asking, looks_at, object, row,
 };
-use crate::stage::OFFENDERS;
+use crate::hostile::stage::OFFENDERS;
 
 /// A denial with a conclusion.
 fn denies(conclusion: Value) -> Value {

@@ -5,8 +5,8 @@ use polity_core::record::{Outcome, PassRecord};
 use polity_tests::stand::{condition_of, reference};
 use serde_json::{Value, json};
 
-use crate::row::{Before, Expect, Row};
-use crate::stage::{CANARY, KEEP, OFFENDERS, PUPPETS, Stage, nothing, pending_entry, puppet};
+use crate::hostile::row::{Before, Expect, Row};
+use crate::hostile::stage::{CANARY, KEEP, OFFENDERS, PUPPETS, Stage, nothing, pending_entry, puppet};
 
 /// Characters of an Event's message.
 const MESSAGE: usize = 1_024;

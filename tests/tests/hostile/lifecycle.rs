@@ -4,11 +4,11 @@ use polity_core::contract::Code;
 use polity_core::fault::FaultKind;
 use serde_json::{Value, json};
 
-use crate::row::{
+use crate::hostile::row::{
     BAD_OUTPUT, Before, Expect, REFUSED, Row, UNGRANTED, WRONG, WRONG_OR_UNGRANTED, act, ask, asking,
     concludes, looks_at, object, patch, patches, requests, row,
 };
-use crate::stage::{OFFENDERS, PUPPETS};
+use crate::hostile::stage::{OFFENDERS, PUPPETS};
 
 /// Patches that put something else where an object or a list stands.
 pub(crate) fn shapes() -> Vec<Row> {

@@ -4,7 +4,7 @@
 use polity_tests::fuzz::loader::sections;
 use polity_tests::guests;
 
-use crate::stage::{Stage, with_retry};
+use crate::hostile::stage::{Stage, with_retry};
 
 /// A component that takes more than it should.
 pub(crate) struct Takes {
@@ -136,7 +136,7 @@ async fn what_a_component_takes_is_counted_over_all_its_instances() {
     let stage = Stage::with(Vec::new()).await;
     let mut wrong = Vec::new();
     let rows = rows();
-    for row in rows.iter().filter(|row| crate::is_chosen(row.name)) {
+    for row in rows.iter().filter(|row| crate::hostile::is_chosen(row.name)) {
         let file = format!("{}.wasm", row.name);
         stage.stand.put(&file, &beside(&row.module, row.times));
         stage.stand.apply(&with_retry(row.name)).await;
@@ -147,7 +147,7 @@ async fn what_a_component_takes_is_counted_over_all_its_instances() {
         }
     }
     stage.play().await;
-    if stage.passes_of_neighbours() != crate::undisturbed().await {
+    if stage.passes_of_neighbours() != crate::hostile::undisturbed().await {
         wrong.push("the neighbours passed less".into());
     }
     assert!(

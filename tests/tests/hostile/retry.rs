@@ -6,8 +6,8 @@ use polity_core::time::millis;
 use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
 
-use crate::row::Wait;
-use crate::stage::{PUPPETS, Stage, binding};
+use crate::hostile::row::Wait;
+use crate::hostile::stage::{PUPPETS, Stage, binding};
 
 const DAY: u64 = 24 * 3_600_000;
 
@@ -61,7 +61,7 @@ fn waiting(row: &Wait) -> Value {
 async fn whatever_a_retry_policy_says_its_object_waits_within_bounds() {
     let stage = Stage::with(rows().iter().map(waiting).collect()).await;
     let stand = &stage.stand;
-    stand.apply(&crate::stage::crd("Waiter")).await;
+    stand.apply(&crate::hostile::stage::crd("Waiter")).await;
     for row in rows() {
         stand
             .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": row.name}}))
@@ -101,6 +101,6 @@ async fn whatever_a_retry_policy_says_its_object_waits_within_bounds() {
             row.name
         );
     }
-    let without = crate::undisturbed().await;
+    let without = crate::hostile::undisturbed().await;
     assert_eq!(stage.passes_of_neighbours(), without);
 }

@@ -8,8 +8,8 @@ use polity_tests::simulation::bindings::MACHINES;
 use polity_tests::stand::{condition_of, reference};
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setting, alike, calls, changes, condition, named, session, took};
-use crate::seen::some;
+use crate::real_stories::scene::{Scene, Setting, alike, calls, changes, condition, named, session, took};
+use crate::real_stories::seen::some;
 
 const CAPI: &str = "cluster.x-k8s.io/v1beta2";
 /// The account that both access keys are of.

@@ -8,8 +8,8 @@ use polity_tests::host_harness::mcm::{self, MCM};
 use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setting, alike, calls, changes, condition, named, took};
-use crate::seen::{NODE, some};
+use crate::real_stories::scene::{Scene, Setting, alike, calls, changes, condition, named, took};
+use crate::real_stories::seen::{NODE, some};
 
 /// What a person sees of a machine; how often what was tried is nobody's agreement.
 const MACHINE: [&str; 8] = [

@@ -19,8 +19,8 @@ use polity_tests::kubernetes::{Assets, KubeServer};
 use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setting, alike, condition, named, took};
-use crate::seen::{NODE, some};
+use crate::real_stories::scene::{Scene, Setting, alike, condition, named, took};
+use crate::real_stories::seen::{NODE, some};
 
 const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
 const READY: &str = "alpha.node.caos.ch/ready";

@@ -6,8 +6,8 @@ use polity_tests::host_harness::rug::{self, RUG, binding, mac, port, ports, rout
 use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, Setting, alike, changes, condition, named};
-use crate::seen::some;
+use crate::real_stories::scene::{Scene, Setting, alike, changes, condition, named};
+use crate::real_stories::seen::some;
 
 /// What a person sees of a router. Which VM it is the cloud draws.
 const ROUTER: [&str; 14] = [

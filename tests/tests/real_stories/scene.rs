@@ -21,7 +21,7 @@ use polity_tests::kubernetes::{Assets, KubeServer};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::seen;
+use crate::real_stories::seen;
 
 /// Between two looks at passes, and after a list that was refused for now.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);

@@ -15,7 +15,7 @@ use polity_tests::host_harness::story::Story;
 use polity_tests::specified::capa as specified;
 use serde_json::{Value, json};
 
-use crate::scenarios;
+use crate::scenarios::scenarios;
 use tenancy::*;
 
 scenarios! {

@@ -13,7 +13,7 @@ use polity_tests::specified::capv;
 use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
 
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_01_create_to_ready,

@@ -9,7 +9,7 @@ use polity_tests::host_harness::story::Story;
 use serde_json::{Value, json};
 
 use super::tenancy::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     a_machine_of_aws_is_judged_by_its_cluster_and_says_so_on_itself_alone,

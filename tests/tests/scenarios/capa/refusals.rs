@@ -13,7 +13,7 @@ use polity_tests::specified::capa as specified;
 use serde_json::{Value, json};
 
 use super::tenancy::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     an_unknown_kind_of_identity_is_refused,

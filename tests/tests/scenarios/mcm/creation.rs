@@ -9,7 +9,7 @@ use polity_tests::specified::mcm as specified;
 use serde_json::json;
 
 use super::garden::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_01_create,

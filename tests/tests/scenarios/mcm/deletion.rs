@@ -8,7 +8,7 @@ use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
 
 use super::garden::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_09_an_orderly_deletion_is_five_requeues,

@@ -10,7 +10,7 @@ use polity_tests::stand::{condition_of, reference};
 use serde_json::{Value, json};
 
 use super::garden::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_11_a_budget_that_never_allows_ends_with_a_forced_drain,

@@ -11,7 +11,7 @@ use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
 use super::garden::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_17_while_frozen_live_machines_rest_and_deletions_go_on,

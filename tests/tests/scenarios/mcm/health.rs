@@ -11,7 +11,7 @@ use polity_tests::stand::reference;
 use serde_json::json;
 
 use super::garden::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_06_a_node_that_is_not_ready_and_comes_back_is_running_again,

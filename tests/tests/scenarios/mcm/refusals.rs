@@ -9,7 +9,7 @@ use polity_tests::stand::{condition_of, reference};
 use serde_json::{Value, json};
 
 use super::garden::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     mcm_r04_a_machine_that_names_no_class_is_left_alone,

@@ -232,13 +232,13 @@ async fn upgrades(on: &dyn Backend, disturbance: Disturbance) {
 #[test]
 fn an_upgrade_survives_a_crash_after_every_output_of_everybody() {
     let told = async |on: &dyn Backend| upgrades(on, Disturbance::Crash).await;
-    crate::on_a_paused_runtime(told, None);
+    crate::scenarios::on_a_paused_runtime(told, None);
 }
 
 #[test]
 fn an_upgrade_survives_the_loss_of_every_answer() {
     let told = async |on: &dyn Backend| upgrades(on, Disturbance::Loss).await;
-    crate::on_a_paused_runtime(told, None);
+    crate::scenarios::on_a_paused_runtime(told, None);
 }
 
 /// A new cluster, where somebody crashes after so many outputs: how many that one made.
@@ -270,7 +270,7 @@ fn new_clusters(trouble: &Value) {
         for crash in 1.. {
             let made = std::cell::Cell::new(0);
             let told = async |on: &dyn Backend| made.set(new_cluster(on, trouble.clone(), who, crash).await);
-            crate::on_a_paused_runtime(told, None);
+            crate::scenarios::on_a_paused_runtime(told, None);
             if made.get() < crash {
                 assert!(crash > 4, "{who:?} made {} outputs", made.get());
                 break;
@@ -311,7 +311,7 @@ fn a_smaller_cluster_survives_a_crash_after_every_output_of_orbiter() {
         let disturbed = at_every_output(&mut cluster, crash, smaller).await;
         assert!(disturbed > 3, "{disturbed}");
     };
-    crate::on_a_paused_runtime(told, None);
+    crate::scenarios::on_a_paused_runtime(told, None);
 }
 
 /// Literally, a node is done once it is what it wants, and begins anew at once when that is no longer what it needs.
@@ -352,5 +352,5 @@ async fn erratum_06(on: &dyn Backend) {
 
 #[test]
 fn erratum_06_a_node_is_not_done_before_it_is_what_it_needs() {
-    crate::on_a_paused_runtime(erratum_06, None);
+    crate::scenarios::on_a_paused_runtime(erratum_06, None);
 }

@@ -11,7 +11,7 @@ use polity_tests::stand::reference;
 use serde_json::json;
 
 use super::land::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     erratum_07_a_node_is_never_done_in_between,

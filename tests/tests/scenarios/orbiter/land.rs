@@ -527,5 +527,5 @@ fn a_second_node_that_may_be_changed_is_noticed() {
         }
         land.sleep(2 * LOOK_EVERY).await;
     };
-    crate::on_a_paused_runtime(scenario, None);
+    crate::scenarios::on_a_paused_runtime(scenario, None);
 }

@@ -7,7 +7,7 @@ use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
 use super::land::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     a_machine_that_is_to_be_replaced_leaves_when_another_one_has_joined,

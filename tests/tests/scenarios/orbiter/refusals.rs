@@ -8,7 +8,7 @@ use polity_tests::host_harness::story::Story;
 use serde_json::{Value, json};
 
 use super::land::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     a_pool_of_minus_one_is_refused_where_it_is_written,

@@ -6,7 +6,7 @@ use polity_tests::host_harness::backend::Backend;
 use serde_json::{Value, json};
 
 use super::land::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_01_a_control_plane_and_two_workers_come_to_be,

@@ -8,7 +8,7 @@ use polity_tests::simulation::seed::Chance;
 use serde_json::json;
 
 use super::land::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_07_a_patch_is_rolled_out_one_node_after_the_other,

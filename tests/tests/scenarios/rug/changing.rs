@@ -7,7 +7,7 @@ use polity_tests::specified::rug;
 use serde_json::{Value, json};
 
 use super::network::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_08_a_rebuild_with_another_image,

@@ -85,9 +85,9 @@ async fn lives(on: &dyn Backend, crash: Option<u64>) -> u64 {
 #[test]
 fn a_crash_after_any_output_neither_makes_a_second_vm_nor_loses_one() {
     let outputs = std::cell::Cell::new(0);
-    crate::on_a_paused_runtime(async |on: &dyn Backend| outputs.set(lives(on, None).await), None);
+    crate::scenarios::on_a_paused_runtime(async |on: &dyn Backend| outputs.set(lives(on, None).await), None);
     assert!(outputs.get() > 40, "{}", outputs.get());
     for nth in 1..=outputs.get() {
-        crate::on_a_paused_runtime(async |on: &dyn Backend| _ = lives(on, Some(nth)).await, None);
+        crate::scenarios::on_a_paused_runtime(async |on: &dyn Backend| _ = lives(on, Some(nth)).await, None);
     }
 }

@@ -5,7 +5,7 @@ use polity_tests::host_harness::backend::Backend;
 use serde_json::{Value, json};
 
 use super::network::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     rug_x15_a_crash_between_boot_and_answer_makes_no_second_vm,

@@ -9,7 +9,7 @@ use polity_tests::specified::rug;
 use serde_json::{Value, json};
 
 use super::network::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_09_a_deletion_ends_everything,

@@ -8,7 +8,7 @@ use polity_tests::host_harness::story::Story;
 use serde_json::{Value, json};
 
 use super::network::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     rug_x07_a_new_vm_that_needs_other_networks_is_replugged,

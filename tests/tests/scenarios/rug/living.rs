@@ -8,7 +8,7 @@ use polity_tests::specified::rug;
 use serde_json::json;
 
 use super::network::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_01_create,

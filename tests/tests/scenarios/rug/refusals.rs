@@ -10,7 +10,7 @@ use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
 use super::network::*;
-use crate::scenarios;
+use crate::scenarios::scenarios;
 
 scenarios! {
     without_its_image_nothing_is_booted_until_there_is_another_one,

@@ -76,8 +76,8 @@ macro_rules! scenarios {
         $(
             mod $name {
                 pub(super) fn told() -> std::path::PathBuf {
-                    static TOLD: crate::Told = crate::Told::new();
-                    crate::tell_once(&TOLD, module_path!(), super::$name)
+                    static TOLD: crate::scenarios::Told = crate::scenarios::Told::new();
+                    crate::scenarios::tell_once(&TOLD, module_path!(), super::$name)
                 }
 
                 #[test]
@@ -93,11 +93,11 @@ macro_rules! scenarios {
         }
     };
     ($($name:ident),* $(,)?; short: $($short:ident),+ $(,)?) => {
-        crate::scenarios! { $($name,)* $($short,)+ }
+        crate::scenarios::scenarios! { $($name,)* $($short,)+ }
 
         /// Tells the short ones in real time.
         pub(crate) fn in_real_time(server: &polity_tests::host_harness::backend::RealServer) {
-            $(crate::on_a_real_server(stringify!($short), $short, server);)+
+            $(crate::scenarios::on_a_real_server(stringify!($short), $short, server);)+
         }
     };
 }
