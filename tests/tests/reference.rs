@@ -175,7 +175,7 @@ fn chapter(crd: &Value, page: &mut String) {
 
 fn page() -> String {
     let mut page = format!(
-        "This page is made from the CustomResourceDefinitions: `{WRITE}=1 cargo test -p polity-tests --test reference`.\n"
+        "This page is made from the CustomResourceDefinitions: `{WRITE}=1 cargo test -p polity-tests --test all reference::`.\n"
     );
     for crd in [crds::policy_binding(), crds::cloud_connection()] {
         chapter(&crd, &mut page);
