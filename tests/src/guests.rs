@@ -67,7 +67,7 @@ pub fn hostile_schema(schema: &serde_json::Value) -> Vec<u8> {
 pub fn with_instances(policy: &[u8], module: &[u8], count: u32) -> Vec<u8> {
     let mut component = wit_component::ComponentEncoder::default()
         .module(policy)
-        .and_then(|encoder| encoder.encode())
+        .and_then(|mut encoder| encoder.encode())
         .expect("a component");
     let modules = sections(&component).filter(|(id, _)| *id == CORE_MODULE).count();
     section(&mut component, CORE_MODULE, module);

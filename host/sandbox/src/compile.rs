@@ -181,7 +181,7 @@ fn componentise(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
         Some([1, 0, 0, 0]) => wit_component::ComponentEncoder::default()
             .validate(true)
             .module(bytes)
-            .and_then(|encoder| encoder.encode())
+            .and_then(|mut encoder| encoder.encode())
             .map_err(|e| LoadError::NotComponent(cut(format!("{e:#}")))),
         Some([_, _, 1, 0]) => Ok(bytes.to_vec()),
         Some(_) => Err(LoadError::Compile(

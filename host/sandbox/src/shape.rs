@@ -240,8 +240,8 @@ fn declared(payload: &Payload<'_>, module: Option<&mut Module>) -> (u64, u64) {
     }
 }
 
-fn length(range: std::ops::Range<u64>) -> u64 {
-    range.end.saturating_sub(range.start)
+fn length(range: std::ops::Range<usize>) -> u64 {
+    range.len() as u64
 }
 
 #[cfg(test)]

@@ -173,7 +173,7 @@ fn component() -> &'static [u8] {
     COMPONENT.get_or_init(|| {
         wit_component::ComponentEncoder::default()
             .module(guests::hostile_retry())
-            .and_then(|encoder| encoder.encode())
+            .and_then(|mut encoder| encoder.encode())
             .expect("a component")
     })
 }

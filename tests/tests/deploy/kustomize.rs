@@ -1,11 +1,28 @@
 //! The kustomize base.
 
 use std::fs;
+use std::path::PathBuf;
 
 use polity_tests::kubernetes::Assets;
 
-use crate::deploy::rendered::BASE;
-use crate::deploy::site::{Place, Site};
+use crate::deploy::rendered::{BASE, copy};
+use crate::deploy::site::{POLICY, Place, Site};
+
+/// The overlay of the README, beside the policy and a copy of the base: kustomize takes folders by relative paths.
+fn overlay(site: &Site) -> PathBuf {
+    let folder = site.folder.path().join("overlay");
+    copy(BASE, &folder.join("base"));
+    fs::copy(site.policy(), folder.join(POLICY)).expect("copied");
+    let overlay = format!(
+        "resources: [base]
+images: [{{name: polity, newName: registry.example.com/polity, newTag: 0.1.0}}]
+configMapGenerator: [{{name: polity-policies, namespace: polity-system, files: [{POLICY}]}}]
+generatorOptions: {{disableNameSuffixHash: true}}
+"
+    );
+    fs::write(folder.join("kustomization.yaml"), overlay).expect("written");
+    folder
+}
 
 #[test]
 fn the_kustomize_base_runs_a_host_with_its_own_account_and_goes_without_a_trace() {
@@ -14,22 +31,23 @@ fn the_kustomize_base_runs_a_host_with_its_own_account_and_goes_without_a_trace(
         Err(skip) => return skip.print(),
     };
     let site = Site::start(&assets);
-    let rendered = site.kubectl(&["kustomize", BASE]);
+    let overlay = overlay(&site);
+    let overlay = overlay.to_str().expect("text");
 
     // Namespaced objects are checked in their namespace, which a dry run does not make.
     let namespace = fs::read_to_string(format!("{BASE}/namespace.yaml")).expect("read");
-    site.apply(&namespace, &[]);
-    site.apply(&rendered, &["--dry-run=server"]);
-    let applied = site.apply(&rendered, &[]);
+    site.apply(&namespace, &["--server-side"]);
+    site.kubectl(&["apply", "--server-side", "--dry-run=server", "-k", overlay]);
+    let applied = site.kubectl(&["apply", "--server-side", "-k", overlay]);
     assert!(!applied.contains("Warning"), "{applied}");
     let at = Place {
         namespace: "polity-system",
         name: "polity",
     };
     site.allow(at);
-    site.runs_a_machine(at);
+    site.runs_machines(at, "polity-policies");
 
-    site.kubectl(&["delete", "-k", BASE, "--wait=false"]);
+    site.kubectl(&["delete", "-k", overlay, "--wait=false"]);
     // What the bindings needed came beside the base, and stays for whoever applied it.
     let kinds =
         "deployments,poddisruptionbudgets,networkpolicies,serviceaccounts,configmaps,roles,rolebindings";

@@ -73,8 +73,9 @@ fn the_chart_runs_a_host_with_its_own_account_is_upgraded_and_goes_without_a_tra
         at.namespace,
         "pod-security.kubernetes.io/enforce=restricted",
     ]);
+    let policy = format!("--from-file={}", site.policy().display());
     let policies = ["create", "configmap", "red-polity-policies", "-n", at.namespace];
-    site.kubectl(&policies);
+    site.kubectl(&[&policies[..], &[&policy]].concat());
     let rendered = succeeded(template(&shop.tools, "red", at.namespace, &[]));
     let checked = site.apply(&rendered, &["--dry-run=server"]);
     assert!(!checked.contains("Warning"), "{checked}");
@@ -86,7 +87,7 @@ fn the_chart_runs_a_host_with_its_own_account_is_upgraded_and_goes_without_a_tra
     );
     assert_eq!(shop.of_release("red").len(), 8, "{:?}", shop.of_release("red"));
     site.allow(at);
-    site.runs_a_machine(at);
+    site.runs_machines(at, "red-polity-policies");
 
     let changed = ["--set", "replicas=1,logLevel=info,dataSize=2Gi"];
     shop.helm(&[&["upgrade", "red", CHART, "-n", at.namespace][..], &changed].concat());

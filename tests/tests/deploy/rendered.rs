@@ -1,5 +1,6 @@
 //! What Helm and kustomize render.
 
+use std::path::Path;
 use std::process::Output;
 
 use polity_tests::kubernetes::Assets;
@@ -38,18 +39,22 @@ pub fn kustomized(assets: &Assets) -> Vec<Value> {
     // Kustomize takes folders by relative paths: the overlay stands beside them, in a copy.
     let folder = tempfile::tempdir().expect("a folder");
     for (name, source) in [("base", BASE), ("monitoring", MONITORING)] {
-        let copied = folder.path().join(name);
-        std::fs::create_dir(&copied).expect("a folder");
-        for file in std::fs::read_dir(source).expect("a folder") {
-            let file = file.expect("an entry");
-            std::fs::copy(file.path(), copied.join(file.file_name())).expect("copied");
-        }
+        copy(source, &folder.path().join(name));
     }
     let overlay = "resources: [base]\ncomponents: [monitoring]\n";
     std::fs::write(folder.path().join("kustomization.yaml"), overlay).expect("written");
     let mut kubectl = assets.kubectl("/dev/null".as_ref(), folder.path());
     kubectl.arg("kustomize").arg(folder.path());
     objects(&succeeded(kubectl.output().expect("kubectl runs")))
+}
+
+/// Copies the files of a folder into a new one.
+pub fn copy(source: &str, copied: &Path) {
+    std::fs::create_dir_all(copied).expect("a folder");
+    for file in std::fs::read_dir(source).expect("a folder") {
+        let file = file.expect("an entry");
+        std::fs::copy(file.path(), copied.join(file.file_name())).expect("copied");
+    }
 }
 
 pub fn objects(text: &str) -> Vec<Value> {

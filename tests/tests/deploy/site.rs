@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use polity_tests::guests;
 use polity_tests::kubernetes::{Assets, KubeServer};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// The file that the binding names.
+pub const POLICY: &str = "capv_machine.wasm";
 
 /// Where a pod finds its service account. A host in a mount namespace of its own finds it there too.
 const IN_A_POD: &str = "
@@ -26,6 +31,17 @@ metadata: {name: team-a}
 apiVersion: capv.polity.dev/v1alpha1
 kind: Machine
 metadata: {name: machine-01, namespace: team-a}
+spec:
+  template: ubuntu-24.04
+  numCPUs: 2
+  memoryMiB: 4096
+  network: {devices: [{networkName: vm-network, dhcp4: true}]}
+";
+
+const ANOTHER_MACHINE: &str = "
+apiVersion: capv.polity.dev/v1alpha1
+kind: Machine
+metadata: {name: machine-02, namespace: team-a}
 spec:
   template: ubuntu-24.04
   numCPUs: 2
@@ -65,10 +81,14 @@ impl Site {
         let server = KubeServer::start(assets, tempfile::tempdir().expect("a folder"));
         let folder = tempfile::tempdir().expect("a folder");
         let site = Site { server, folder };
-        let policy = guests::folder().join("capv_machine.wasm");
-        site.apply(&polity(&["crds"], &policy), &[]);
+        site.apply(&polity(&["crds"], &site.policy()), &[]);
         site.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
         site
+    }
+
+    /// The file of the policy.
+    pub fn policy(&self) -> PathBuf {
+        guests::folder().join(POLICY)
     }
 
     pub fn kubectl(&self, arguments: &[&str]) -> String {
@@ -110,26 +130,111 @@ impl Site {
         );
     }
 
-    /// A machine is applied, and the host makes it run, as the holder of its lease until it is ended.
-    pub fn runs_a_machine(&self, at: Place<'_>) {
+    /// A host runs as its Deployment says, and its user does what the README says: applies a machine and watches it
+    /// until it runs, swaps the policy in the ConfigMap, and reads the reasons. The host holds its lease until it is ended.
+    pub fn runs_machines(&self, at: Place<'_>, config_map: &str) {
+        self.show(at, config_map);
         let mut host = self.host(at);
         self.apply(BINDING, &[]);
         self.apply(MACHINE, &[]);
-        let machine = ["-n", "team-a", "machine/machine-01"];
-        let running = ["wait", "--for=jsonpath={.status.phase}=Running", "--timeout=300s"];
-        self.kubectl(&[&running[..], &machine].concat());
-        let holder = [
-            "get",
-            "lease",
-            at.name,
-            "-n",
-            at.namespace,
-            "-o",
-            "jsonpath={.spec.holderIdentity}",
-        ];
+        self.watches_until_it_runs("machine-01");
+
+        let swapped = self.swap(at, config_map);
+        let taken = format!("--for=jsonpath={{.status.policies.lifecycle.sha256}}={swapped}");
+        self.kubectl(&["wait", &taken, "--timeout=300s", "policybinding/capv-machine"]);
+        self.apply(ANOTHER_MACHINE, &[]);
+        self.watches_until_it_runs("machine-02");
+
+        let recordings = self.folder.path().join("data/recordings");
+        for machine in ["team-a/machine-01", "team-a/machine-02"] {
+            let why = polity(&["explain", "Machine", machine, "--recordings"], &recordings);
+            // The clone, and the addresses.
+            assert!(why.contains("CAPV-23") && why.contains("CAPV-29"), "{why}");
+        }
+        let holder = ["get", "lease", at.name, "-n", at.namespace, "-o"];
+        let holder = [&holder[..], &["jsonpath={.spec.holderIdentity}"]].concat();
         assert!(!self.kubectl(&holder).is_empty());
         host.terminate();
         assert!(self.kubectl(&holder).is_empty(), "the lease is given up");
+    }
+
+    /// `kubectl get machines -w`, until this one runs. It shows what it was before, too.
+    fn watches_until_it_runs(&self, machine: &str) {
+        let mut watch = self.server.kubectl_command();
+        let mut watch = watch
+            .args(["get", "machines", "-n", "team-a", "-w"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .map(Ended)
+            .expect("kubectl runs");
+        let output: ChildStdout = watch.0.stdout.take().expect("its output");
+        let mut before = 0;
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            match line.split_whitespace().collect::<Vec<_>>().as_slice() {
+                [name, "Running", ..] if *name == machine => {
+                    assert!(before > 0, "{machine} ran at once");
+                    return;
+                }
+                [name, ..] if *name == machine => before += 1,
+                _ => {}
+            }
+        }
+        panic!("the watch ended before {machine} ran");
+    }
+
+    /// The same policy built anew takes the place of the one before in the ConfigMap. Its digest.
+    fn swap(&self, at: Place<'_>, config_map: &str) -> String {
+        let mut component = fs::read(self.policy()).expect("read");
+        // A section without meaning: its kind, its length, and its name with the length of that.
+        component.extend(*b"\x00\x04\x03new");
+        let folder = self.folder.path().join("new");
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join(POLICY), &component).expect("written");
+        let from = format!("--from-file={}", folder.join(POLICY).display());
+        let place = ["-n", at.namespace, "--dry-run=client", "-o", "json"];
+        let made = self.kubectl(&[&["create", "configmap", config_map, &from][..], &place].concat());
+        self.apply(&made, &["--server-side", "--force-conflicts"]);
+        self.show(at, config_map);
+        let digest = Sha256::digest(&component);
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Shows the ConfigMap in the folder of the policies as a kubelet does: the files are links into a folder that one
+    /// rename swaps.
+    fn show(&self, at: Place<'_>, config_map: &str) {
+        let template = format!("{{{{index .binaryData {POLICY:?} | base64decode}}}}");
+        let get = [
+            "get",
+            "configmap",
+            config_map,
+            "-n",
+            at.namespace,
+            "-o",
+            "go-template",
+            "--template",
+        ];
+        let content = self.server.kubectl(&[&get[..], &[&template]].concat());
+        assert!(
+            content.status.success(),
+            "{}",
+            String::from_utf8_lossy(&content.stderr)
+        );
+        let folder = self.policies();
+        fs::create_dir_all(&folder).expect("a folder");
+        let versions = fs::read_dir(&folder).expect("a folder").count();
+        let version = format!("..{versions}");
+        fs::create_dir(folder.join(&version)).expect("a folder");
+        fs::write(folder.join(&version).join(POLICY), content.stdout).expect("written");
+        symlink(&version, folder.join("..data_tmp")).expect("a link");
+        fs::rename(folder.join("..data_tmp"), folder.join("..data")).expect("swapped");
+        if !folder.join(POLICY).exists() {
+            symlink(Path::new("..data").join(POLICY), folder.join(POLICY)).expect("a link");
+        }
+    }
+
+    /// Where the volume of the policies is.
+    fn policies(&self) -> PathBuf {
+        self.folder.path().join("policies")
     }
 
     fn file(&self, name: &str, content: &str) -> PathBuf {
@@ -158,7 +263,7 @@ impl Site {
         let arguments = container["args"].as_array().expect("arguments").iter();
         let data = self.folder.path().join("data");
         let here = |argument: &Value| match argument.as_str().expect("text") {
-            "--policies=/policies" => format!("--policies={}", guests::folder().display()),
+            "--policies=/policies" => format!("--policies={}", self.policies().display()),
             "--data=/data" => format!("--data={}", data.display()),
             "--metrics-listen=0.0.0.0:9090" => "--metrics-listen=127.0.0.1:0".to_owned(),
             other => other.to_owned(),
@@ -166,7 +271,7 @@ impl Site {
         arguments.map(here).collect()
     }
 
-    fn host(&self, at: Place<'_>) -> Host {
+    fn host(&self, at: Place<'_>) -> Ended {
         let url = self.kubectl(&[
             "config",
             "view",
@@ -201,14 +306,14 @@ impl Site {
                 .map_while(Result::ok)
                 .for_each(|line| eprintln!("host: {line}"))
         });
-        Host(child)
+        Ended(child)
     }
 }
 
-/// Ended when dropped.
-struct Host(Child);
+/// A process that is ended when dropped.
+struct Ended(Child);
 
-impl Host {
+impl Ended {
     /// Ends as a pod does that is deleted.
     fn terminate(&mut self) {
         let kill = Command::new("kill").arg(self.0.id().to_string()).status();
@@ -217,7 +322,7 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+impl Drop for Ended {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
