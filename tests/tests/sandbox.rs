@@ -110,7 +110,7 @@ fn a_policy_that_is_too_large_is_refused_before_it_is_compiled() {
 fn a_core_module_and_the_component_made_of_it_both_load() {
     let component = wit_component::ComponentEncoder::default()
         .module(guests::hostile())
-        .and_then(|encoder| encoder.encode())
+        .and_then(|mut encoder| encoder.encode())
         .expect("a component");
     let loaded = sandbox().load(&component).expect("it loads");
     assert_eq!(loaded.role(), Role::Lifecycle);

@@ -1,10 +1,8 @@
 //! Pods and budgets change in random order: each budget fits its pods, and no eviction ignores a budget.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Seconds, client, raw};
+use crate::common::{Seconds, client, raw};
 use kube::Client;
 use polity_standalone::Store;
 use serde_json::{Value, json};

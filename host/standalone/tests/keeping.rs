@@ -1,10 +1,8 @@
 //! Objects in a file: what was answered exists after any end.
 
-mod common;
-
 use std::{fs::File, path::Path, sync::Arc};
 
-use common::{Events, Seconds, client, create, define, raw, refusal, thing_crd, things};
+use crate::common::{Events, Seconds, client, create, define, raw, refusal, thing_crd, things};
 use kube::{
     Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, WatchParams},

@@ -1,8 +1,6 @@
 //! Lists: pages, selectors, tables.
 
-mod common;
-
-use common::{create, raw, refusal, things, with_things};
+use crate::common::{create, raw, refusal, things, with_things};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,

@@ -1,8 +1,6 @@
 //! Objects through a real client: create, read, update, patch, delete.
 
-mod common;
-
-use common::{Events, create, raw, refusal, thing, things, with_things};
+use crate::common::{Events, create, raw, refusal, thing, things, with_things};
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams},
@@ -368,7 +366,7 @@ async fn an_object_needs_its_namespace() {
     let api = kube::Api::<kube::api::DynamicObject>::namespaced_with(
         client.clone(),
         "nowhere",
-        &common::thing_resource(),
+        &crate::common::thing_resource(),
     );
     let (code, message) = refusal(api.create(&PostParams::default(), &thing("one", json!({}))).await);
     assert_eq!(

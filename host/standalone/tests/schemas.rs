@@ -1,8 +1,6 @@
 //! CRDs, and the checks of objects by their schemas.
 
-mod common;
-
-use common::{create, define, empty, raw, thing_crd, things, with_things};
+use crate::common::{create, define, empty, raw, thing_crd, things, with_things};
 use serde_json::{Value, json};
 
 const THINGS: &str = "/apis/example.test/v1/namespaces/default/things";

@@ -1,11 +1,9 @@
 //! The API on a port: TLS, token, limits, shutdown.
 
-mod common;
-
 use std::{future::Future, sync::Arc, time::Duration};
 
+use crate::common::{Events, Seconds, define, raw, refusal, thing_crd, things};
 use bytes::Bytes;
-use common::{Events, Seconds, define, raw, refusal, thing_crd, things};
 use http::Request;
 use http_body::Frame;
 use http_body_util::StreamBody;

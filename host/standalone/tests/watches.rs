@@ -1,10 +1,8 @@
 //! Watches through a real client.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{Events, Seconds, client, create, define, empty, raw, thing_crd, things, with_things};
+use crate::common::{Events, Seconds, client, create, define, empty, raw, thing_crd, things, with_things};
 use http::Request;
 use kube::{
     ResourceExt as _,

@@ -97,7 +97,7 @@ fn beside(module: &str, times: u32) -> Vec<u8> {
     let module = wat::parse_str(module).expect("a module");
     let mut component = wit_component::ComponentEncoder::default()
         .module(guests::verbatim_retry())
-        .and_then(|encoder| encoder.encode())
+        .and_then(|mut encoder| encoder.encode())
         .expect("a component");
     let modules = sections(&component).filter(|section| section.id == 1).count();
     section(&mut component, 1, &module);

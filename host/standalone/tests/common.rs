@@ -1,5 +1,4 @@
 //! A server in memory, a client to it, and a CRD to work with.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::{
     sync::{

@@ -1,0 +1,15 @@
+//! The API through a client, a module for each part of it. One program, so that it is built and linked once.
+
+mod budgets;
+mod builtins;
+mod common;
+mod deletions;
+mod evictions;
+mod keeping;
+mod lists;
+mod objects;
+mod odd_requests;
+mod schemas;
+mod serving;
+mod volumes;
+mod watches;
