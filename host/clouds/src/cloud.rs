@@ -58,6 +58,12 @@ pub trait Cloud: Send + Sync {
         failed(no_credentials())
     }
 
+    /// Ends a session of [`Cloud::open_session`], because nobody gets it any more. A server may count sessions.
+    fn close_session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, ()> {
+        let _ = token;
+        Box::pin(std::future::ready(()))
+    }
+
     /// Opens or reuses a session: `{handle, reused, attributes}`. The handle is valid for this owner only.
     /// [`Gateway`](crate::Gateway) implements it for every adapter.
     fn credential<'a>(&'a self, plan: &'a Document, owner: &'a str) -> BoxFuture<'a, Answer> {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, Document, Effect, Failure, Resolution};
 use serde_json::json;
@@ -113,6 +113,14 @@ impl<C: Cloud> Gateway<C> {
         self.leave(entered.handle.as_deref(), &entered.redactor, answer)
     }
 
+    /// Ends the sessions that are not kept any more.
+    async fn close_dropped(&self) {
+        let dropped = self.sessions().take_dropped();
+        for token in dropped {
+            self.cloud.close_session(&token).await;
+        }
+    }
+
     /// Checks and unseals a request, and puts it into the session behind its handle.
     async fn enter(&self, mut request: CloudRequest, way: Way) -> Result<Entered, Failure> {
         let operation = self.checked.request(&request, way)?;
@@ -124,7 +132,9 @@ impl<C: Cloud> Gateway<C> {
         )
         .await?;
         let handle = request.session.handle.clone();
-        request.session = self.sessions().enter(self.clock.now_ms(), &request.session)?;
+        let session = self.sessions().enter(self.clock.now_ms(), &request.session);
+        self.close_dropped().await;
+        request.session = session?;
         Ok(Entered {
             request,
             handle,
@@ -169,7 +179,9 @@ impl<C: Cloud> Gateway<C> {
             ..opened
         };
         let now = self.clock.now_ms();
-        Ok(self.sessions().put(now, &plan, owner, opened, redactor))
+        let answer = self.sessions().put(now, &plan, owner, opened, redactor);
+        self.close_dropped().await;
+        Ok(answer)
     }
 
     /// The values of a Secret that a plan names.
@@ -225,6 +237,14 @@ impl<C: Cloud> Cloud for Gateway<C> {
 
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
         Box::pin(self.checked_commit(commit))
+    }
+
+    fn site<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Site, Failure>> {
+        Box::pin(async move {
+            let entered = self.sessions().enter(self.clock.now_ms(), session);
+            self.close_dropped().await;
+            self.cloud.site(&entered?).await
+        })
     }
 
     fn resolve<'a>(&'a self, session: &'a Session, entry: &'a PendingEntry) -> BoxFuture<'a, Resolution> {

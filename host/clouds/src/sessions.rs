@@ -37,6 +37,8 @@ pub struct Sessions {
     /// The present session of each plan.
     present: BTreeMap<[u8; 32], u64>,
     kept: BTreeMap<u64, Kept>,
+    /// The tokens of sessions that are not kept any more.
+    dropped: Vec<String>,
     serial: u64,
 }
 
@@ -56,6 +58,7 @@ impl Sessions {
             key: key.finalize().into(),
             present: BTreeMap::new(),
             kept: BTreeMap::new(),
+            dropped: Vec::new(),
             serial: 0,
         }
     }
@@ -90,6 +93,7 @@ impl Sessions {
         redactor.learn(&opened.token);
         self.rotate(plan);
         if let Some(there) = self.get(now, plan, owner) {
+            self.dropped.push(opened.token);
             return there;
         }
         while self.kept.len() >= MOST_SESSIONS {
@@ -146,6 +150,11 @@ impl Sessions {
         answer
     }
 
+    /// The tokens of the sessions that were dropped since the last call: their adapter ends them.
+    pub fn take_dropped(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.dropped)
+    }
+
     /// The number of sessions that are kept.
     pub fn len(&self) -> usize {
         self.kept.len()
@@ -190,6 +199,7 @@ impl Sessions {
         if self.present.get(&kept.plan) == Some(&serial) {
             self.present.remove(&kept.plan);
         }
+        self.dropped.push(kept.opened.token);
     }
 
     fn answer(&self, serial: u64, owner: &str, reused: bool) -> Value {

@@ -13,7 +13,7 @@ use polity_core::catalogue::Catalogue;
 use polity_core::contract::driver::Manifest;
 use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
 use polity_core::time::millis;
-use polity_http::login::{At, Session, Values as Secret, log_in};
+use polity_http::login::{At, Plan, Session, Values as Secret, log_in, log_in_by_plan};
 use polity_http::{Incoming, Pace, Transport};
 use polity_sandbox::driver::{Call, Driver, Entry, Exchange, Finding, Task};
 use serde_json::Value;
@@ -23,19 +23,15 @@ use crate::catalogue::{self, ManifestError};
 use crate::connection::Connection;
 use crate::effect::Sent;
 use crate::operation::{End, Operation, Part};
+use crate::refusals::Refusals;
 use crate::seal::{self, Values};
 
 /// The time before the end of a call in which an operation has ended by itself.
 const SPARE: Duration = Duration::from_millis(500);
 /// The key of a create that is only prepared.
 const STAND_IN: &str = "00000000-0000-0000-0000-000000000000";
-/// The wait after a first failed login. It doubles with each further one: directories lock accounts out that fail
-/// often.
-const AGAIN: Duration = Duration::from_secs(2);
-/// The longest such wait.
-const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
-/// The most sessions of plans that are kept.
-const SESSIONS: usize = 10_000;
+/// How long a server has to end a session.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A cloud that is reached through a driver.
 pub struct DriverCloud {
@@ -43,19 +39,12 @@ pub struct DriverCloud {
     catalogue: Arc<Catalogue>,
     /// The clock of `since` and `now`.
     clock: Arc<dyn Clock>,
-    own: tokio::sync::Mutex<Own>,
+    /// The session of the connection's own credentials, with the digest of the Secret that it is from.
+    own: tokio::sync::Mutex<Option<(String, Arc<Session>)>>,
+    refusals: Mutex<Refusals>,
     /// The sessions of plans, by the token that the gateway hands back.
-    planned: Mutex<BTreeMap<u64, Arc<Session>>>,
+    planned: Mutex<BTreeMap<String, Arc<Session>>>,
     next: AtomicU64,
-}
-
-/// The session of the connection's own credentials.
-#[derive(Default)]
-struct Own {
-    /// With the digest of the Secret that it is from.
-    session: Option<(String, Arc<Session>)>,
-    /// The login that failed last: of which Secret, why, how often in a row, and until when it is not tried again.
-    failed: Option<(String, Failure, u32, Instant)>,
 }
 
 /// What an operation needs of its connection.
@@ -115,6 +104,7 @@ impl DriverCloud {
             catalogue: Arc::new(catalogue),
             clock,
             own: tokio::sync::Mutex::default(),
+            refusals: Mutex::default(),
             planned: Mutex::default(),
             next: AtomicU64::new(1),
         })
@@ -146,7 +136,7 @@ impl DriverCloud {
     /// Ends its sessions at the servers.
     pub async fn close(&self) {
         let mut sessions: Vec<Arc<Session>> = std::mem::take(&mut *self.planned()).into_values().collect();
-        sessions.extend(self.own.lock().await.session.take().map(|(_, session)| session));
+        sessions.extend(self.own.lock().await.take().map(|(_, session)| session));
         let until = Instant::now() + LONGEST;
         let Ok(transport) = self.reached.connection.transport.get() else {
             return;
@@ -156,7 +146,7 @@ impl DriverCloud {
         }
     }
 
-    fn planned(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Session>>> {
+    fn planned(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Session>>> {
         self.planned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,85 +158,66 @@ impl DriverCloud {
             region: &connection.region,
             now: self.reached.server_time(),
             until,
+            environment: &|name| std::env::var(name).ok(),
+        }
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, Refusals> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The values of the connection's own credentials, with the digest of their Secret; `None` if it names none.
+    async fn own_values(&self) -> Result<Option<(String, Secret)>, Failure> {
+        match &self.reached.connection.credentials {
+            Some(credentials) => credentials.values().await.map(Some),
+            None => Ok(None),
         }
     }
 
     /// The session of a caller: of its plan, or of the connection's own credentials.
     async fn session(&self, caller: &Caller, until: Instant) -> Result<Arc<Session>, Failure> {
         if let Some(token) = &caller.handle {
-            let session = token
-                .parse()
-                .ok()
-                .and_then(|token: u64| self.planned().get(&token).cloned());
+            let session = self.planned().get(token).cloned();
             let gone = || Failure::new(Code::Unauthenticated, "the session has ended");
             return session.ok_or_else(gone);
         }
-        let values = match &self.reached.connection.credentials {
-            Some(credentials) => credentials.values().await?,
-            None => (String::new(), BTreeMap::new()),
-        };
+        let (digest, values) = self.own_values().await?.unzip();
+        let digest = digest.unwrap_or_default();
         // Whoever waits here waits for the login of the first one.
         let mut own = self.own.lock().await;
         let now = self.clock.now_ms();
-        if let Some((digest, session)) = &own.session
-            && *digest == values.0
+        if let Some((of, session)) = &*own
+            && *of == digest
             && session
                 .expires
                 .is_none_or(|expires| expires > now + millis(LONGEST))
         {
             return Ok(session.clone());
         }
-        self.log_in(&mut own, values, until).await
-    }
-
-    /// Logs in with the connection's own credentials, and ends the session that was there before.
-    async fn log_in(
-        &self,
-        own: &mut Own,
-        (digest, values): (String, Secret),
-        until: Instant,
-    ) -> Result<Arc<Session>, Failure> {
-        let row = match &own.failed {
-            Some((failed, failure, _, again)) if *failed == digest && Instant::now() < *again => {
-                return Err(failure.clone());
-            }
-            Some((failed, _, row, _)) if *failed == digest => row.saturating_add(1),
-            _ => 0,
-        };
+        self.refusals().check(&digest, Instant::now())?;
         let transport = self.reached.connection.transport.get()?;
         let at = self.at(&transport, until);
-        if let Some((_, before)) = own.session.take() {
+        if let Some((_, before)) = own.take() {
             before.close(&at).await;
         }
-        match log_in(self.reached.manifest.login, &at, &values).await {
-            Ok(session) => {
-                let session = Arc::new(session);
-                own.failed = None;
-                own.session = Some((digest, session.clone()));
-                Ok(session)
-            }
-            Err(failure) => {
-                let wait = AGAIN.saturating_mul(1 << row.min(16)).min(AGAIN_AT_MOST);
-                // A server that is down locks nobody out.
-                if failure.code == Code::Unauthenticated {
-                    own.failed = Some((digest, failure.clone(), row, Instant::now() + wait));
-                }
-                Err(failure)
-            }
-        }
+        let session = log_in(self.reached.manifest.login, &at, values.as_ref()).await;
+        self.refusals().ended(&digest, &session, Instant::now());
+        let session = Arc::new(session?);
+        *own = Some((digest, session.clone()));
+        Ok(session)
     }
 
     /// Ends a session that the server no longer takes.
     async fn drop_session(&self, caller: &Caller, session: &Arc<Session>) {
-        match caller.handle.as_ref().and_then(|token| token.parse().ok()) {
+        match &caller.handle {
             Some(token) => {
-                self.planned().remove(&token);
+                self.planned().remove(token);
             }
             None => {
                 let mut own = self.own.lock().await;
-                let known = own.session.as_ref().map(|(_, known)| known);
+                let known = own.as_ref().map(|(_, known)| known);
                 if known.is_some_and(|known| Arc::ptr_eq(known, session)) {
-                    own.session = None;
+                    *own = None;
                 }
             }
         }
@@ -420,23 +391,47 @@ impl DriverCloud {
 
     async fn opened(&self, request: &SessionRequest) -> Result<Opened, Failure> {
         let until = Instant::now() + (LONGEST - SPARE);
-        let none = BTreeMap::new();
-        // The plan of one Secret. Chains come with the schemes that have them.
-        let values = request.secrets.first().unwrap_or(&none);
+        let own = self.own_values().await?;
+        let plan = Plan {
+            plan: &request.plan,
+            secrets: &request.secrets,
+            own: own.as_ref().map(|(_, values)| values),
+        };
         let transport = self.reached.connection.transport.get()?;
-        let session = log_in(self.reached.manifest.login, &self.at(&transport, until), values).await?;
-        let token = self.next.fetch_add(1, Ordering::Relaxed);
+        let at = self.at(&transport, until);
+        let region = request.plan["region"]
+            .as_str()
+            .filter(|region| !region.is_empty());
+        let at = At {
+            region: region.unwrap_or(at.region),
+            ..at
+        };
+        // A digest of each Secret is in the plan.
+        let made_of = request.plan.to_string();
+        self.refusals().check(&made_of, Instant::now())?;
+        let session = log_in_by_plan(self.reached.manifest.login, &at, &plan).await;
+        self.refusals().ended(&made_of, &session, Instant::now());
+        let session = session?;
+        // Long enough for the redactor, which hides it in answers.
+        let token = format!("session-of-plan-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let opened = Opened {
-            token: token.to_string(),
+            token: token.clone(),
             attributes: session.attributes.clone(),
             expires: session.expires,
         };
-        let mut planned = self.planned();
-        planned.insert(token, Arc::new(session));
-        if planned.len() > SESSIONS {
-            planned.pop_first();
-        }
+        self.planned().insert(token, Arc::new(session));
         Ok(opened)
+    }
+
+    /// Ends the session of a plan at the server.
+    async fn closed(&self, token: &str) {
+        let session = self.planned().remove(token);
+        let transport = self.reached.connection.transport.get();
+        if let (Some(session), Ok(transport)) = (session, transport) {
+            session
+                .close(&self.at(&transport, Instant::now() + CLOSED_WITHIN))
+                .await;
+        }
     }
 }
 
@@ -483,6 +478,10 @@ impl Cloud for DriverCloud {
 
     fn open_session<'a>(&'a self, request: &'a SessionRequest) -> BoxFuture<'a, Result<Opened, Failure>> {
         Box::pin(self.opened(request))
+    }
+
+    fn close_session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(self.closed(token))
     }
 
     fn adapter(&self) -> Option<&dyn Any> {

@@ -17,6 +17,7 @@ mod cloud;
 mod connection;
 mod effect;
 mod operation;
+mod refusals;
 mod seal;
 
 pub use catalogue::ManifestError;

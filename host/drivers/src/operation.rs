@@ -251,8 +251,7 @@ impl<'a> Operation<'a> {
         // The cloud's credentials go to the cloud, not to what runs in it.
         if is_own {
             let now = reached.server_time();
-            self.session
-                .sign(&mut outgoing, &checked.endpoint.service, &connection.region, now);
+            self.session.sign(&mut outgoing, &checked.endpoint.service, now);
         }
         Ok((outgoing, checked))
     }
@@ -260,7 +259,7 @@ impl<'a> Operation<'a> {
     fn address(&self, name: &str, service: &str) -> Result<polity_http::Address, Failure> {
         let Reached { connection, .. } = self.reached;
         let known = connection.endpoints.get(name).cloned();
-        let known = known.or_else(|| self.session.address(service, &connection.region));
+        let known = known.or_else(|| self.session.address(service));
         known.ok_or_else(|| {
             let message = format!(
                 "connection {} has no endpoint {name:?}, and its login names none",

@@ -235,6 +235,23 @@ fn what_is_answered_under_a_session_is_scrubbed_of_what_it_was_made_of() {
 }
 
 #[test]
+fn each_session_that_is_not_kept_is_ended_once() {
+    let mut b = Bench::new();
+    b.put(&plan("a"), "u", opened("kept", None));
+    b.put(&plan("a"), "v", opened("late", None));
+    b.put(&of_secret("d1", "here"), "u", opened("old", None));
+    assert_eq!(b.sessions.take_dropped(), ["late"]);
+    b.put(&of_secret("d2", "here"), "u", opened("new", None));
+    assert_eq!(b.sessions.take_dropped(), ["old"], "its Secret has changed");
+    b.now += IDLE;
+    b.get(&plan("b"), "u");
+    let mut idle = b.sessions.take_dropped();
+    idle.sort();
+    assert_eq!(idle, ["kept", "new"]);
+    assert_eq!(b.sessions.take_dropped(), [""; 0]);
+}
+
+#[test]
 fn the_same_seed_and_calls_give_the_same_handles() {
     let run = || Bench::new().put(&plan("a"), "u", opened("x", None));
     assert_eq!(run(), run());

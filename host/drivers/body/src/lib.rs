@@ -25,12 +25,7 @@ pub struct Body {
 
 /// Reads a body, and keeps what stands at these paths: dotted, through lists; `*` is everything.
 pub fn read(bytes: &[u8], keep: &[impl AsRef<str>]) -> Body {
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    let tree = match first {
-        Some(b'<') => xml::tree(bytes),
-        _ => serde_json::from_slice(bytes).ok(),
-    };
-    match tree {
+    match whole(bytes) {
         Some(tree) => Body {
             kept: keep::keep(tree, keep),
             text: None,
@@ -43,6 +38,15 @@ pub fn read(bytes: &[u8], keep: &[impl AsRef<str>]) -> Body {
                 text: (!text.is_empty()).then(|| text.to_owned()),
             }
         }
+    }
+}
+
+/// A body with the secrets in it, for a login of the host itself; `None` if it is neither JSON nor XML.
+pub fn whole(bytes: &[u8]) -> Option<Value> {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    match first {
+        Some(b'<') => xml::tree(bytes),
+        _ => serde_json::from_slice(bytes).ok(),
     }
 }
 

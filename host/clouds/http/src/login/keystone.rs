@@ -125,6 +125,7 @@ fn session(region: &str, token: String, said: &Value) -> Result<Session, Failure
         "projectName": said["project"]["name"], "userName": said["user"]["name"],
     });
     Ok(Session {
+        region: region.to_owned(),
         place: vec![project.to_owned(), region.to_owned()],
         principal: user.to_owned(),
         attributes,
@@ -198,8 +199,8 @@ mod tests {
             (session.place.join("/"), session.expires),
             ("p/a".into(), Some(1_795_413_600_000))
         );
-        let address = session.address("compute", "a").map(|address| address.as_text());
+        let address = session.address("compute").map(|address| address.as_text());
         assert_eq!(address.as_deref(), Some("http://a/v2.1"));
-        assert_eq!(session.address("image", "a"), None);
+        assert_eq!(session.address("image"), None);
     }
 }

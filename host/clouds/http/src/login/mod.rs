@@ -31,6 +31,8 @@ pub struct At<'a> {
     pub now: u64,
     /// When the login must have come back.
     pub until: Instant,
+    /// The variables of the host, among which its own credentials may be.
+    pub environment: &'a (dyn Fn(&str) -> Option<String> + Send + Sync),
 }
 
 /// What a login gave. It holds a secret: it is never printed.
@@ -42,6 +44,8 @@ pub struct Session {
     pub principal: String,
     /// What drivers and policies are told.
     pub attributes: Value,
+    /// The region that it is for; empty if the cloud has none.
+    pub region: String,
     /// When it ends, in Unix milliseconds.
     pub expires: Option<u64>,
     proof: Proof,
@@ -67,11 +71,60 @@ impl std::fmt::Debug for Session {
 /// The values of one Secret.
 pub type Values = BTreeMap<String, String>;
 
-/// Logs in with the values of a Secret.
+/// Who an identity policy says is to act.
+pub struct Plan<'a> {
+    /// The plan, by the catalogue's schema.
+    pub plan: &'a Value,
+    /// The values of the Secrets that it names, in its order.
+    pub secrets: &'a [Values],
+    /// The connection's own credentials, with which a chain without a source begins; `None` if it has none.
+    pub own: Option<&'a Values>,
+}
+
+impl<'a> Plan<'a> {
+    fn chain(&self) -> Result<&'a [Value], Failure> {
+        let chain = self.plan["chain"].as_array().map(Vec::as_slice);
+        chain.ok_or_else(|| {
+            invalid("the plan names an account of the simulated cloud: it needs a chain of credentials")
+        })
+    }
+
+    fn secret(&self) -> Result<&'a Values, Failure> {
+        self.secrets
+            .first()
+            .ok_or_else(|| invalid("the plan names no Secret"))
+    }
+}
+
+fn invalid(message: &str) -> Failure {
+    Failure::new(Code::InvalidArgument, message)
+}
+
+/// Logs in as an identity policy says.
+///
+/// # Errors
+/// `invalid-argument` if the login has no such links, `permission-denied` or `unauthenticated` if a server refuses one.
+pub async fn log_in_by_plan(how: Login, at: &At<'_>, plan: &Plan<'_>) -> Result<Session, Failure> {
+    if how == Login::AwsSigv4 {
+        return aws::log_in_by_plan(at, plan).await;
+    }
+    match plan.chain()? {
+        [] => log_in(how, at, plan.own).await,
+        [link] if link.get("secret").is_some() => log_in(how, at, Some(plan.secret()?)).await,
+        _ => Err(invalid(
+            "this cloud has no roles: a plan is one Secret, or nothing",
+        )),
+    }
+}
+
+/// Logs in with the values of a Secret, or, where the cloud lets a machine do so, as the machine itself.
 ///
 /// # Errors
 /// `invalid-argument` if the Secret lacks a value, `unauthenticated` if the server refuses it.
-pub async fn log_in(how: Login, at: &At<'_>, values: &Values) -> Result<Session, Failure> {
+pub async fn log_in(how: Login, at: &At<'_>, values: Option<&Values>) -> Result<Session, Failure> {
+    let none = Values::new();
+    let given = values;
+    let values = given.unwrap_or(&none);
     match how {
         Login::None => Ok(Session::plain(at, "nobody", Proof::None)),
         Login::Basic => {
@@ -84,7 +137,7 @@ pub async fn log_in(how: Login, at: &At<'_>, values: &Values) -> Result<Session,
             Ok(Session::plain(at, "token", Proof::Header(proof)))
         }
         Login::Keystone => keystone::log_in(at, values).await,
-        Login::AwsSigv4 => aws::log_in(at, values).await,
+        Login::AwsSigv4 => aws::log_in(at, given).await,
         Login::VsphereSession => vsphere::log_in(at, values).await,
     }
 }
@@ -96,6 +149,7 @@ impl Session {
         Session {
             place: place.collect(),
             principal: principal.to_owned(),
+            region: at.region.to_owned(),
             attributes: json!({"principal": principal}),
             expires: None,
             proof,
@@ -103,22 +157,22 @@ impl Session {
     }
 
     /// The address of an endpoint that the connection does not give: from what the login said of this service.
-    pub fn address(&self, service: &str, region: &str) -> Option<Address> {
+    pub fn address(&self, service: &str) -> Option<Address> {
         match &self.proof {
             Proof::Keystone(token) => token.address(service),
-            Proof::Aws(_) => aws::address(service, region),
+            Proof::Aws(_) => aws::address(service, &self.region),
             _ => None,
         }
     }
 
     /// Adds to a request what shows who asks. `now` is Unix milliseconds by the server's clock; `service` is that
     /// of the endpoint.
-    pub fn sign(&self, request: &mut Outgoing, service: &str, region: &str, now: u64) {
+    pub fn sign(&self, request: &mut Outgoing, service: &str, now: u64) {
         match &self.proof {
             Proof::None => {}
             Proof::Header(value) => request.headers.push(("authorization".to_owned(), value.clone())),
             Proof::Keystone(token) => token.sign(request),
-            Proof::Aws(credentials) => credentials.sign(request, service, region, now),
+            Proof::Aws(credentials) => credentials.sign(request, service, &self.region, now),
             Proof::Vsphere(cookie) => cookie.sign(request),
         }
     }

@@ -98,6 +98,7 @@ pub(super) async fn log_in(at: &At<'_>, values: &Values) -> Result<Session, Fail
         },
     });
     Ok(Session {
+        region: at.region.to_owned(),
         place: vec![identity],
         principal,
         attributes,

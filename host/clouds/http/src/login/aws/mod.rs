@@ -1,0 +1,215 @@
+//! AWS: signatures of version 4, and who signs.
+//!
+//! A Secret has `accessKeyID` and `secretAccessKey`, and `sessionToken` if the keys are temporary.
+//!
+//! Signing is as AWS describes it in "Create a signed AWS API request": a canonical request, a text to sign, a key
+//! for day, region and service.
+
+mod own;
+mod sts;
+
+use std::fmt::Write as _;
+
+use polity_core::contract::{Code, Failure};
+use ring::hmac;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{At, Plan, Proof, Session, Values, value};
+use crate::address::Address;
+use crate::transport::Outgoing;
+
+/// Keys of AWS.
+#[derive(Clone)]
+pub struct Credentials {
+    id: String,
+    secret: String,
+    token: Option<String>,
+}
+
+impl Credentials {
+    /// Keys, with the token of temporary ones.
+    pub fn new(id: &str, secret: &str, token: Option<&str>) -> Self {
+        Credentials {
+            id: id.to_owned(),
+            secret: secret.to_owned(),
+            token: token.map(str::to_owned),
+        }
+    }
+
+    pub(super) fn secrets(&self) -> Vec<&str> {
+        let mut secrets = vec![self.secret.as_str()];
+        secrets.extend(self.token.as_deref());
+        secrets
+    }
+
+    /// Signs a request for this service and region, at this time in Unix milliseconds.
+    pub(super) fn sign(&self, request: &mut Outgoing, service: &str, region: &str, now: u64) {
+        let time = written(now);
+        let day = &time[..8];
+        let mut signed = vec![
+            ("host".to_owned(), request.address.host().to_owned()),
+            ("x-amz-date".to_owned(), time.clone()),
+        ];
+        if let Some(token) = &self.token {
+            signed.push(("x-amz-security-token".to_owned(), token.clone()));
+        }
+        signed.extend(
+            request
+                .headers
+                .iter()
+                .filter(|(name, _)| name == "content-type")
+                .cloned(),
+        );
+        signed.sort();
+        let names: Vec<&str> = signed.iter().map(|(name, _)| name.as_str()).collect();
+        let names = names.join(";");
+        let mut canonical = format!("{}\n{}\n", request.method, request.encoded_path());
+        let mut pairs: Vec<String> = request.encoded_query().split('&').map(str::to_owned).collect();
+        pairs.sort();
+        canonical.push_str(&pairs.join("&"));
+        canonical.push('\n');
+        for (name, value) in &signed {
+            // Writing to a String cannot fail.
+            let _ = writeln!(canonical, "{name}:{}", value.trim());
+        }
+        let _ = write!(canonical, "\n{names}\n{}", hex(&Sha256::digest(&request.body)));
+        let scope = format!("{day}/{region}/{service}/aws4_request");
+        let digest = hex(&Sha256::digest(canonical.as_bytes()));
+        let text = format!("AWS4-HMAC-SHA256\n{time}\n{scope}\n{digest}");
+        let first = format!("AWS4{}", self.secret);
+        let key = [day, region, service, "aws4_request"]
+            .iter()
+            .fold(first.into_bytes(), |key, part| hmac_of(&key, part));
+        let signature = hex(&hmac_of(&key, &text));
+        let id = &self.id;
+        let proof =
+            format!("AWS4-HMAC-SHA256 Credential={id}/{scope}, SignedHeaders={names}, Signature={signature}");
+        let added = signed.into_iter().filter(|(name, _)| name.starts_with("x-amz-"));
+        request.headers.extend(added);
+        request.headers.push(("authorization".to_owned(), proof));
+    }
+}
+
+fn hmac_of(key: &[u8], text: &str) -> Vec<u8> {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+    hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
+}
+
+/// The time as AWS writes it: `20261123T060000Z`.
+fn written(unix_ms: u64) -> String {
+    let time = i64::try_from(unix_ms)
+        .ok()
+        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    time.unwrap_or_default().strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut out, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{byte:02x}");
+        out
+    })
+}
+
+/// The public address of a service in a region.
+pub(super) fn address(service: &str, region: &str) -> Option<Address> {
+    let suffix = match region {
+        region if region.starts_with("cn-") => "amazonaws.com.cn",
+        _ => "amazonaws.com",
+    };
+    let known = !region.is_empty() && !service.is_empty();
+    known.then(|| Address::read(&format!("https://{service}.{region}.{suffix}")).ok())?
+}
+
+/// Keys, and when they end.
+struct Keys {
+    credentials: Credentials,
+    /// Unix milliseconds.
+    expires: Option<u64>,
+}
+
+impl Keys {
+    /// The keys in a Secret.
+    fn fixed(values: &Values) -> Result<Self, Failure> {
+        let value = |key| value(values, spelled(values, key));
+        let token = values
+            .get(spelled(values, "sessionToken"))
+            .map(|token| token.trim());
+        Ok(Keys {
+            credentials: Credentials::new(value("accessKeyID")?, value("secretAccessKey")?, token),
+            expires: None,
+        })
+    }
+}
+
+/// A key as the Secret spells it. That of Cluster API begins with a capital.
+fn spelled<'a>(values: &'a Values, key: &'a str) -> &'a str {
+    let found = values.keys().find(|known| known.eq_ignore_ascii_case(key));
+    found.map_or(key, String::as_str)
+}
+
+/// The time that a response names, such as `2026-11-23T06:00:00Z`.
+fn unix_ms(text: &str) -> Option<u64> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    u64::try_from(time.as_millisecond()).ok()
+}
+
+/// Logs in with the keys of the connection's Secret; without one, with the host's own.
+pub(super) async fn log_in(at: &At<'_>, values: Option<&Values>) -> Result<Session, Failure> {
+    let keys = source(at, values).await?;
+    identify(at, keys).await
+}
+
+async fn source(at: &At<'_>, values: Option<&Values>) -> Result<Keys, Failure> {
+    match values {
+        Some(values) => Keys::fixed(values),
+        None => own::find(at).await,
+    }
+}
+
+/// Logs in as the last link of a chain says, each by the keys of the link before it.
+pub(super) async fn log_in_by_plan(at: &At<'_>, plan: &Plan<'_>) -> Result<Session, Failure> {
+    let chain = plan.chain()?;
+    let (mut keys, roles) = match chain.split_first() {
+        Some((link, roles)) if link.get("secret").is_some() => (Keys::fixed(plan.secret()?)?, roles),
+        Some((link, _)) if link.get("webIdentity").is_some() => {
+            let message = "this host requests no tokens of service accounts for a cloud behind a driver";
+            return Err(Failure::new(Code::Unimplemented, message));
+        }
+        _ => (source(at, plan.own).await?, chain),
+    };
+    for link in roles {
+        let role = link.get("role").ok_or_else(|| {
+            let message = "only the first link of a chain can be something other than a role";
+            Failure::new(Code::InvalidArgument, message)
+        })?;
+        let assumed = sts::assume(at, &keys.credentials, role).await?;
+        let ends = [keys.expires, assumed.expires].into_iter().flatten().min();
+        keys = Keys {
+            expires: ends,
+            ..assumed
+        };
+    }
+    identify(at, keys).await
+}
+
+/// Asks STS whose these keys are.
+async fn identify(at: &At<'_>, keys: Keys) -> Result<Session, Failure> {
+    let who = sts::whose(at, &keys.credentials).await?;
+    let partition = who.arn.split(':').nth(1).unwrap_or("aws").to_owned();
+    Ok(Session {
+        attributes: json!({
+            "principal": who.arn, "account": who.account, "userId": who.user, "region": at.region,
+            "partition": partition,
+        }),
+        place: vec![partition, who.account, at.region.to_owned()],
+        principal: who.arn,
+        region: at.region.to_owned(),
+        expires: keys.expires,
+        proof: Proof::Aws(keys.credentials),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The host's own credentials, where the connection names no Secret. The sources are asked in the order of the SDKs of AWS:
+//! variables, the token of a service account with a role (IRSA), the endpoint of a container (EKS Pod Identity, ECS), and the
+//! machine's metadata service, version 2.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use polity_core::contract::{Code, Failure};
+use serde_json::Value;
+
+use super::{Credentials, Keys, sts, unix_ms};
+use crate::address::Address;
+use crate::login::At;
+use crate::transport::{Incoming, Outgoing, Tls, Transport};
+
+/// Where a machine of EC2 is told its own credentials.
+const METADATA: &str = "http://169.254.169.254";
+/// How long the token of the metadata service is good for, in seconds. It is used at once.
+const TOKEN_SECONDS: &str = "60";
+/// How long the metadata service is waited for. Where there is none, nobody answers.
+const METADATA_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// The hosts, beside loopback, that an endpoint of a container may have without TLS.
+const OF_CONTAINERS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
+
+/// The credentials of the first source that has any.
+pub(super) async fn find(at: &At<'_>) -> Result<Keys, Failure> {
+    let set = |name: &str| (at.environment)(name).filter(|value| !value.is_empty());
+    if let (Some(id), Some(secret)) = (set("AWS_ACCESS_KEY_ID"), set("AWS_SECRET_ACCESS_KEY")) {
+        let token = set("AWS_SESSION_TOKEN");
+        return Ok(Keys {
+            credentials: Credentials::new(&id, &secret, token.as_deref()),
+            expires: None,
+        });
+    }
+    if let (Some(file), Some(arn)) = (set("AWS_WEB_IDENTITY_TOKEN_FILE"), set("AWS_ROLE_ARN")) {
+        // Read each time: whoever writes the file replaces it before the token ends.
+        let token = read(&file)?;
+        let name = set("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| "polity".to_owned());
+        return sts::assume_by_token(at, &token, &arn, &name).await;
+    }
+    if let Some(url) = set("AWS_CONTAINER_CREDENTIALS_FULL_URI") {
+        let token = match set("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE") {
+            Some(file) => Some(read(&file)?),
+            None => set("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
+        };
+        return of_container(at, &url, token).await;
+    }
+    if set("AWS_EC2_METADATA_DISABLED").is_some_and(|disabled| disabled.eq_ignore_ascii_case("true")) {
+        return Err(none("the metadata service is turned off"));
+    }
+    let metadata = set("AWS_EC2_METADATA_SERVICE_ENDPOINT").unwrap_or_else(|| METADATA.to_owned());
+    of_machine(at, &metadata).await
+}
+
+fn none(why: &str) -> Failure {
+    let message = format!(
+        "the connection names no credentials, and the host has none of its own: no AWS_ACCESS_KEY_ID, no \
+         AWS_WEB_IDENTITY_TOKEN_FILE, no AWS_CONTAINER_CREDENTIALS_FULL_URI, and {why}"
+    );
+    Failure::new(Code::Unauthenticated, message)
+}
+
+fn read(file: &str) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|e| Failure::new(Code::Unauthenticated, format!("{file}: {e}")))?;
+    Ok(text.trim().to_owned())
+}
+
+/// The keys that the endpoint of a container gives.
+async fn of_container(at: &At<'_>, url: &str, token: Option<String>) -> Result<Keys, Failure> {
+    let bad = |why: &str| {
+        let message = format!("AWS_CONTAINER_CREDENTIALS_FULL_URI: {why}");
+        Failure::new(Code::InvalidArgument, message)
+    };
+    let address = Address::read(url).map_err(|e| bad(&e.to_string()))?;
+    if !is_near(&address) {
+        return Err(bad("without TLS it must be of this machine"));
+    }
+    let headers = token.map(|token| ("authorization".to_owned(), token));
+    let answer = ask(at, address, &[], Method::GET, headers, at.until).await?;
+    keys(&answer)
+}
+
+/// Whether nobody else can read along.
+fn is_near(address: &Address) -> bool {
+    let text = address.as_text();
+    let host = address.host();
+    let name = match host.strip_prefix('[') {
+        Some(_) => host.split_inclusive(']').next().unwrap_or(host),
+        None => host.split(':').next().unwrap_or(host),
+    };
+    let loopback = name == "localhost"
+        || name == "[::1]"
+        || name.parse().is_ok_and(|ip: std::net::Ipv4Addr| ip.is_loopback());
+    text.starts_with("https://") || loopback || OF_CONTAINERS.contains(&name)
+}
+
+/// The keys of the role of the machine that the host runs on.
+async fn of_machine(at: &At<'_>, metadata: &str) -> Result<Keys, Failure> {
+    let address = Address::read(metadata).map_err(|e| Failure::new(Code::InvalidArgument, e.to_string()))?;
+    let soon = at
+        .until
+        .min(tokio::time::Instant::now() + METADATA_ANSWERS_WITHIN);
+    let lives = (
+        "x-aws-ec2-metadata-token-ttl-seconds".to_owned(),
+        TOKEN_SECONDS.to_owned(),
+    );
+    let token = ask(
+        at,
+        address.clone(),
+        &["latest", "api", "token"],
+        Method::PUT,
+        Some(lives),
+        soon,
+    )
+    .await;
+    let token = text(&token.map_err(|failure| none(&format!("no metadata service: {}", failure.message)))?);
+    let shown = || Some(("x-aws-ec2-metadata-token".to_owned(), token.clone()));
+    let path = ["latest", "meta-data", "iam", "security-credentials"];
+    let role = ask(at, address.clone(), &path, Method::GET, shown(), at.until).await;
+    let role = text(&role.map_err(|_| none("the machine has no role"))?);
+    let role = role.lines().next().unwrap_or_default().to_owned();
+    let path = [&path[..], &[&role]].concat();
+    keys(&ask(at, address, &path, Method::GET, shown(), at.until).await?)
+}
+
+/// Asks a service of this machine: directly, and never through a proxy.
+async fn ask(
+    at: &At<'_>,
+    address: Address,
+    path: &[&str],
+    method: Method,
+    header: Option<(String, String)>,
+    until: tokio::time::Instant,
+) -> Result<Incoming, Failure> {
+    let transport = Transport::new(&Tls::default(), None);
+    let transport = transport.map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
+    let request = Outgoing {
+        address,
+        method,
+        path: path.iter().map(|segment| (*segment).to_owned()).collect(),
+        query: Vec::new(),
+        headers: header.into_iter().collect(),
+        body: Bytes::new(),
+    };
+    let answer = transport
+        .send(&request, until.min(at.until))
+        .await
+        .map_err(|lost| lost.failure)?;
+    match answer.status {
+        200 => Ok(answer),
+        status => {
+            let message = format!("{} answers {status}", request.address.host());
+            Err(Failure::new(Code::Unauthenticated, message))
+        }
+    }
+}
+
+fn text(answer: &Incoming) -> String {
+    String::from_utf8_lossy(&answer.body).trim().to_owned()
+}
+
+fn keys(answer: &Incoming) -> Result<Keys, Failure> {
+    let said: Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let of = |field: &str| said[field].as_str().unwrap_or_default();
+    if of("AccessKeyId").is_empty() || of("SecretAccessKey").is_empty() {
+        return Err(Failure::new(
+            Code::Unavailable,
+            "the machine's own credentials: no keys in the answer",
+        ));
+    }
+    let token = Some(of("Token")).filter(|token| !token.is_empty());
+    Ok(Keys {
+        credentials: Credentials::new(of("AccessKeyId"), of("SecretAccessKey"), token),
+        expires: unix_ms(of("Expiration")),
+    })
+}

@@ -1,0 +1,221 @@
+//! Calls of STS: who asks, and which role is assumed. The API is that of 2011-06-15.
+
+use bytes::Bytes;
+use http::Method;
+use polity_core::contract::{Code, Failure};
+use serde_json::Value;
+
+use super::{Credentials, Keys, unix_ms};
+use crate::address::{Address, query};
+use crate::login::At;
+use crate::transport::Outgoing;
+
+/// The version of the API.
+const VERSION: &str = "2011-06-15";
+/// The most characters of an error that are repeated.
+const LONGEST_ERROR: usize = 300;
+
+/// Whose keys are.
+pub(super) struct Who {
+    pub(super) arn: String,
+    pub(super) account: String,
+    pub(super) user: String,
+}
+
+/// Asks whose these keys are.
+pub(super) async fn whose(at: &At<'_>, keys: &Credentials) -> Result<Who, Failure> {
+    let result = call(at, Some(keys), "GetCallerIdentity", Vec::new(), &[]).await?;
+    let who = Who {
+        arn: text(&result, &["Arn"]),
+        account: text(&result, &["Account"]),
+        user: text(&result, &["UserId"]),
+    };
+    match who.account.is_empty() || who.arn.is_empty() {
+        true => Err(Failure::new(Code::Unavailable, "STS does not say who asks")),
+        false => Ok(who),
+    }
+}
+
+/// Assumes the role of a link, by these keys.
+pub(super) async fn assume(at: &At<'_>, by: &Credentials, link: &Value) -> Result<Keys, Failure> {
+    let said = |field: &str| link[field].as_str().unwrap_or_default().to_owned();
+    let mut form = vec![
+        ("RoleArn", said("arn")),
+        ("RoleSessionName", session_name(link)),
+        (
+            "DurationSeconds",
+            link["durationSeconds"].as_u64().unwrap_or_default().to_string(),
+        ),
+    ];
+    let optional = [("ExternalId", "externalId"), ("Policy", "inlinePolicy")];
+    form.extend(optional.map(|(name, field)| (name, said(field))));
+    let mut form = owned(form);
+    let policies = link["policyARNs"].as_array().into_iter().flatten();
+    for (index, arn) in policies.filter_map(Value::as_str).enumerate() {
+        form.push((format!("PolicyArns.member.{}.arn", index + 1), arn.to_owned()));
+    }
+    keys(&call(at, Some(by), "AssumeRole", form, &[]).await?)
+}
+
+/// Assumes a role by the token of a service account.
+pub(super) async fn assume_by_token(
+    at: &At<'_>,
+    token: &str,
+    arn: &str,
+    name: &str,
+) -> Result<Keys, Failure> {
+    let form = [
+        ("RoleArn", arn),
+        ("RoleSessionName", name),
+        ("WebIdentityToken", token),
+    ];
+    let form = form
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec();
+    keys(&call(at, None, "AssumeRoleWithWebIdentity", form, &[token]).await?)
+}
+
+/// What the log of AWS calls the session: what the link says, or the identity that it is read from, so that it leads back.
+fn session_name(link: &Value) -> String {
+    let said = link["sessionName"].as_str().filter(|name| !name.is_empty());
+    let uid = link["identity"]["uid"].as_str().unwrap_or_default();
+    said.map_or_else(|| format!("polity-{uid}"), str::to_owned)
+}
+
+/// A form, without what is not said.
+fn owned(form: Vec<(&str, String)>) -> Vec<(String, String)> {
+    let said = form.into_iter().filter(|(_, value)| !value.is_empty());
+    said.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The keys of a role.
+fn keys(result: &Value) -> Result<Keys, Failure> {
+    let of = |field: &str| text(result, &["Credentials", field]);
+    let (id, secret, token) = (of("AccessKeyId"), of("SecretAccessKey"), of("SessionToken"));
+    let expires = unix_ms(&of("Expiration"));
+    if id.is_empty() || secret.is_empty() || token.is_empty() || expires.is_none() {
+        return Err(Failure::new(Code::Unavailable, "STS gives no keys for the role"));
+    }
+    Ok(Keys {
+        credentials: Credentials::new(&id, &secret, Some(&token)),
+        expires,
+    })
+}
+
+/// One call. `hidden` has the secrets of the form: no message repeats them.
+async fn call(
+    at: &At<'_>,
+    by: Option<&Credentials>,
+    action: &str,
+    form: Vec<(String, String)>,
+    hidden: &[&str],
+) -> Result<Value, Failure> {
+    let mut pairs = owned(vec![
+        ("Action", action.to_owned()),
+        ("Version", VERSION.to_owned()),
+    ]);
+    pairs.extend(form);
+    let mut request = Outgoing {
+        address: address(at)?,
+        method: Method::POST,
+        path: Vec::new(),
+        query: Vec::new(),
+        headers: vec![(
+            "content-type".to_owned(),
+            "application/x-www-form-urlencoded; charset=utf-8".to_owned(),
+        )],
+        body: Bytes::from(query(&pairs)),
+    };
+    if let Some(by) = by {
+        by.sign(&mut request, "sts", at.region, at.now);
+    }
+    let sent = at.transport.send(&request, at.until).await;
+    let answer = sent.map_err(|lost| lost.failure)?;
+    let body = polity_body::whole(&answer.body).unwrap_or_default();
+    if answer.status == 200 {
+        let (response, result) = (format!("{action}Response"), format!("{action}Result"));
+        return Ok(body[&response][0][&result][0].clone());
+    }
+    let error = |field: &str| text(&body, &["ErrorResponse", "Error", field]);
+    let (code, said) = (error("Code"), error("Message"));
+    let mut hidden = hidden.to_vec();
+    hidden.extend(by.into_iter().flat_map(Credentials::secrets));
+    let said: String = hide(said, &hidden).chars().take(LONGEST_ERROR).collect();
+    let message = format!("STS answers {action} with {}: {code:.100} {said}", answer.status);
+    Err(Failure::new(meaning(answer.status, &code), message))
+}
+
+fn hide(text: String, secrets: &[&str]) -> String {
+    let hidden = secrets.iter().filter(|secret| !secret.is_empty());
+    hidden.fold(text, |text, secret| text.replace(secret, "***"))
+}
+
+/// What an error of STS means ("Common errors" and the errors of each action in the reference of its API).
+fn meaning(status: u16, code: &str) -> Code {
+    match code {
+        "AccessDenied" | "AccessDeniedException" | "IDPRejectedClaim" => Code::PermissionDenied,
+        "MalformedPolicyDocument" | "PackedPolicyTooLarge" | "ValidationError" => Code::InvalidArgument,
+        "RegionDisabledException" => Code::FailedPrecondition,
+        "Throttling" | "ThrottlingException" | "RequestLimitExceeded" | "IDPCommunicationError" => {
+            Code::Unavailable
+        }
+        _ if (400..=403).contains(&status) => Code::Unauthenticated,
+        _ => Code::Unavailable,
+    }
+}
+
+fn address(at: &At<'_>) -> Result<Address, Failure> {
+    let given = at.endpoints.get("sts").cloned();
+    let address = given.or_else(|| super::address("sts", at.region));
+    address.ok_or_else(|| {
+        Failure::new(
+            Code::InvalidArgument,
+            "the connection has no region, and no endpoint \"sts\"",
+        )
+    })
+}
+
+/// The text at this path of a response.
+fn text(body: &Value, path: &[&str]) -> String {
+    let found = path
+        .iter()
+        .try_fold(body, |element, name| element.get(*name)?.get(0));
+    let text = found.and_then(|element| element["$text"].as_str());
+    text.unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_session_has_a_name_that_leads_back() {
+        let link = json!({"sessionName": "", "identity": {"uid": "u-1"}});
+        assert_eq!(session_name(&link), "polity-u-1");
+        assert_eq!(session_name(&json!({"sessionName": "mine"})), "mine");
+    }
+
+    #[test]
+    fn an_error_says_whether_it_is_worth_another_try() {
+        for (status, code, expected) in [
+            (403, "AccessDenied", Code::PermissionDenied),
+            (403, "InvalidClientTokenId", Code::Unauthenticated),
+            (400, "ExpiredTokenException", Code::Unauthenticated),
+            (400, "Throttling", Code::Unavailable),
+            (400, "ValidationError", Code::InvalidArgument),
+            (503, "ServiceUnavailable", Code::Unavailable),
+            (500, "", Code::Unavailable),
+        ] {
+            assert_eq!(meaning(status, code), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_an_error_repeats_is_hidden() {
+        assert_eq!(
+            hide("bad token abc.def!".to_owned(), &["abc.def", ""]),
+            "bad token ***!"
+        );
+    }
+}

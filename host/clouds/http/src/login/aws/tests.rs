@@ -1,0 +1,357 @@
+//! Tests of signatures, and of logins at a server of their own.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::*;
+use crate::transport::{Tls, Transport};
+
+/// A server that answers each request by its first line and body, and keeps them.
+struct Server {
+    address: String,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let kept = seen.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let request = read(&stream);
+                let (status, body) = answer(&request);
+                kept.lock().expect("unpoisoned").push(request);
+                let length = body.len();
+                let head =
+                    format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+                let mut stream = stream;
+                // Whoever has asked may be gone.
+                let _ = stream.write_all((head + &body).as_bytes());
+            }
+        });
+        Server { address, seen }
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.seen.lock().expect("unpoisoned").clone()
+    }
+}
+
+/// The first line, the headers and the body of a request.
+fn read(stream: &TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut text, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        text.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).expect("the body");
+    text + &String::from_utf8_lossy(&body)
+}
+
+/// STS: each role that is assumed has keys of its own, which end at this time.
+fn sts(expires: fn(&str) -> &'static str) -> Server {
+    Server::start(move |request| {
+        let body = request.lines().last().unwrap_or_default();
+        let field = |name: &str| {
+            let found = body
+                .split('&')
+                .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+            found.unwrap_or_default().to_owned()
+        };
+        let action = field("Action");
+        let role = field("RoleArn")
+            .rsplit("%2F")
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        let result = match action.as_str() {
+            "GetCallerIdentity" => {
+                "<Arn>arn:aws:sts::2:assumed-role/x</Arn><Account>2</Account><UserId>u</UserId>".to_owned()
+            }
+            _ if role == "forbidden" => {
+                let error = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not with key-1, no</Message></Error></ErrorResponse>";
+                return (403, error.to_owned());
+            }
+            _ => format!(
+                "<Credentials><AccessKeyId>ID-{role}</AccessKeyId><SecretAccessKey>key-{role}</SecretAccessKey>\
+                 <SessionToken>token-{role}</SessionToken><Expiration>{}</Expiration></Credentials>",
+                expires(&role)
+            ),
+        };
+        (
+            200,
+            format!("<{action}Response><{action}Result>{result}</{action}Result></{action}Response>"),
+        )
+    })
+}
+
+const NOON: &str = "2026-11-23T12:00:00Z";
+const ONE: &str = "2026-11-23T13:00:00Z";
+
+/// Logs in at these servers, with these variables of the host.
+async fn at<T>(
+    server: &Server,
+    variables: &[(&str, String)],
+    login: impl AsyncFnOnce(&At<'_>) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let transport = Transport::new(&Tls::default(), None).expect("a transport");
+    let sts = Address::read(&format!("http://{}", server.address)).expect("an address");
+    let endpoints = BTreeMap::from([("sts".to_owned(), sts)]);
+    let variables: BTreeMap<String, String> = variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
+    let environment = move |name: &str| variables.get(name).cloned();
+    login(&At {
+        transport: &transport,
+        endpoints: &endpoints,
+        region: "eu-west-1",
+        now: 0,
+        until: Instant::now() + Duration::from_secs(20),
+        environment: &environment,
+    })
+    .await
+}
+
+fn secret(id: &str) -> Values {
+    let values = [
+        ("AccessKeyID", format!("ID-{id}")),
+        ("SecretAccessKey", format!("key-{id}")),
+    ];
+    values.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+fn role(name: &str) -> Value {
+    json!({"role": {"arn": format!("arn:aws:iam::2:role/{name}"), "durationSeconds": 900, "externalId": "e-1",
+        "identity": {"uid": "u-1"}}})
+}
+
+async fn by_chain(
+    server: &Server,
+    chain: &[Value],
+    secrets: &[Values],
+    own: Option<&Values>,
+) -> Result<Session, Failure> {
+    let plan = json!({"chain": chain});
+    at(server, &[], async |at: &At<'_>| {
+        let plan = &plan;
+        log_in_by_plan(at, &Plan { plan, secrets, own }).await
+    })
+    .await
+}
+
+/// By whose key each request was signed.
+fn signed_by(server: &Server) -> Vec<String> {
+    let seen = server.seen();
+    let by = seen.iter().map(|request| {
+        let id = request
+            .split("Credential=")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next());
+        id.unwrap_or("nobody").to_owned()
+    });
+    by.collect()
+}
+
+#[tokio::test]
+async fn each_link_of_a_chain_is_taken_by_the_keys_of_the_one_before_and_the_session_ends_with_the_first() {
+    let server = sts(|role| if role == "outer" { NOON } else { ONE });
+    let chain = [json!({"secret": {}}), role("outer"), role("inner")];
+    let session = by_chain(&server, &chain, &[secret("1")], None)
+        .await
+        .expect("a session");
+    assert_eq!(signed_by(&server), ["ID-1", "ID-outer", "ID-inner"]);
+    assert_eq!(session.expires, unix_ms(NOON), "the earliest of the chain");
+    assert_eq!(session.place, ["aws", "2", "eu-west-1"]);
+    assert_eq!(session.principal, "arn:aws:sts::2:assumed-role/x");
+    let first = &server.seen()[0];
+    for said in [
+        "RoleSessionName=polity-u-1",
+        "DurationSeconds=900",
+        "ExternalId=e-1",
+    ] {
+        assert!(first.contains(said), "{first}");
+    }
+}
+
+#[tokio::test]
+async fn a_chain_without_a_source_begins_with_the_credentials_of_the_connection() {
+    let server = sts(|_| NOON);
+    let session = by_chain(&server, &[role("inner")], &[], Some(&secret("own"))).await;
+    assert_eq!(signed_by(&server), ["ID-own", "ID-inner"]);
+    assert!(session.is_ok());
+    let session = by_chain(&server, &[], &[], Some(&secret("own")))
+        .await
+        .expect("a session");
+    assert_eq!(session.expires, None);
+}
+
+#[tokio::test]
+async fn a_link_that_is_refused_is_a_denial_without_the_keys() {
+    let server = sts(|_| NOON);
+    let refused = by_chain(
+        &server,
+        &[json!({"secret": {}}), role("forbidden")],
+        &[secret("1")],
+        None,
+    )
+    .await;
+    let failure = refused.expect_err("refused");
+    assert_eq!(failure.code, Code::PermissionDenied);
+    assert_eq!(
+        failure.message,
+        "STS answers AssumeRole with 403: AccessDenied not with ***, no"
+    );
+}
+
+#[tokio::test]
+async fn a_chain_that_cannot_be_is_refused_before_anybody_is_asked_for_it() {
+    let server = sts(|_| NOON);
+    for (chain, code) in [
+        (vec![role("outer"), json!({"secret": {}})], Code::InvalidArgument),
+        (vec![json!({"webIdentity": {}})], Code::Unimplemented),
+    ] {
+        let refused = by_chain(&server, &chain, &[secret("1")], Some(&secret("own"))).await;
+        assert_eq!(refused.expect_err("refused").code, code);
+    }
+    assert!(
+        !server
+            .seen()
+            .iter()
+            .any(|request| request.contains("GetCallerIdentity"))
+    );
+}
+
+async fn own(server: &Server, variables: &[(&str, String)]) -> Result<Session, Failure> {
+    at(server, variables, async |at: &At<'_>| log_in(at, None).await).await
+}
+
+#[tokio::test]
+async fn the_hosts_own_credentials_are_its_variables_or_the_role_of_its_service_account() {
+    let server = sts(|_| NOON);
+    let variables = [
+        ("AWS_ACCESS_KEY_ID", "ID-env".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "key-env".to_owned()),
+    ];
+    own(&server, &variables).await.expect("a session");
+    assert_eq!(signed_by(&server), ["ID-env"]);
+
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(&file, "a.b.c\n").expect("written");
+    let variables = [
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", file.path().display().to_string()),
+        ("AWS_ROLE_ARN", "arn:aws:iam::2:role/pod".to_owned()),
+    ];
+    let session = own(&server, &variables).await.expect("a session");
+    assert_eq!(session.expires, unix_ms(NOON));
+    assert_eq!(signed_by(&server), ["ID-env", "nobody", "ID-pod"]);
+    assert!(server.seen()[1].contains("WebIdentityToken=a.b.c"));
+}
+
+#[tokio::test]
+async fn a_machine_is_asked_for_its_role_with_a_token_and_a_container_with_its_own() {
+    let keys =
+        r#"{"AccessKeyId":"ID-m","SecretAccessKey":"key-m","Token":"t","Expiration":"2026-11-23T12:00:00Z"}"#;
+    let metadata = Server::start(move |request| {
+        let line = request.lines().next().unwrap_or_default();
+        let shown = request.contains("x-aws-ec2-metadata-token: secret-token")
+            || request.contains("authorization: container");
+        match line.split(' ').take(2).collect::<Vec<_>>().as_slice() {
+            ["PUT", "/latest/api/token"] => (200, "secret-token".to_owned()),
+            _ if !shown => (401, String::new()),
+            ["GET", "/latest/meta-data/iam/security-credentials"] => (200, "the-role\n".to_owned()),
+            [
+                "GET",
+                "/latest/meta-data/iam/security-credentials/the-role" | "/v1/credentials",
+            ] => (200, keys.to_owned()),
+            _ => (404, String::new()),
+        }
+    });
+    let server = sts(|_| NOON);
+    let url = format!("http://{}", metadata.address);
+    let machine = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", url.clone())];
+    let session = own(&server, &machine).await.expect("a session");
+    assert_eq!(session.expires, unix_ms(NOON));
+    let container = [
+        (
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            format!("{url}/v1/credentials"),
+        ),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "container".to_owned()),
+    ];
+    own(&server, &container).await.expect("a session");
+    assert_eq!(signed_by(&server), ["ID-m", "ID-m"]);
+
+    let far = [(
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "http://example.com/x".to_owned(),
+    )];
+    let refused = own(&server, &far).await.expect_err("refused");
+    assert!(refused.message.contains("of this machine"), "{refused}");
+    let off = [("AWS_EC2_METADATA_DISABLED", "true".to_owned())];
+    let none = own(&server, &off).await.expect_err("there are none");
+    assert_eq!(none.code, Code::Unauthenticated);
+    assert!(none.message.contains("AWS_ACCESS_KEY_ID"), "{none}");
+}
+
+fn request(query: &[(&str, &str)], body: &'static str) -> Outgoing {
+    Outgoing {
+        address: Address::read("https://example.amazonaws.com").expect("an address"),
+        method: Method::GET,
+        path: Vec::new(),
+        query: query
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect(),
+        headers: Vec::new(),
+        body: Bytes::from_static(body.as_bytes()),
+    }
+}
+
+/// The case `get-vanilla-query-order-key-case` of AWS's test suite for signatures of version 4.
+#[test]
+fn a_signature_is_that_of_the_suite_of_aws() {
+    let credentials = Credentials::new("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", None);
+    let mut request = request(&[("Param2", "value2"), ("Param1", "value1")], "");
+    credentials.sign(&mut request, "service", "us-east-1", 1_440_938_160_000);
+    let authorization = &request.headers.last().expect("a header").1;
+    assert_eq!(
+        authorization,
+        "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, SignedHeaders=host;x-amz-date, \
+         Signature=b97d918cfa904a5beff61c982a1b6f458b799221646efd99d3219ec94cdf2500"
+    );
+}
+
+#[test]
+fn a_service_has_an_address_in_a_region() {
+    let text = |service, region| address(service, region).map(|address| address.as_text());
+    assert_eq!(
+        text("ec2", "eu-west-1").as_deref(),
+        Some("https://ec2.eu-west-1.amazonaws.com")
+    );
+    assert_eq!(
+        text("sts", "cn-north-1").as_deref(),
+        Some("https://sts.cn-north-1.amazonaws.com.cn")
+    );
+    assert_eq!(text("ec2", ""), None);
+}
