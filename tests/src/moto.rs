@@ -10,6 +10,8 @@ use crate::skip::Skip;
 
 /// The version of moto. Its answers are those that the drivers were written against.
 const VERSION: &str = "5.2.5";
+/// The account of keys that nobody gave out.
+pub const ACCOUNT: &str = "123456789012";
 /// The program that runs it.
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/aws.py");
 
@@ -59,15 +61,16 @@ impl Moto {
         &self.address
     }
 
-    /// The response to a request of EC2's API: the fields of its form.
+    /// The response to a request of EC2's API in an account: the fields of its form.
     ///
     /// # Panics
     /// There is none.
-    pub fn ec2(&self, form: &str) -> String {
+    pub fn ec2(&self, account: &str, form: &str) -> String {
         let body = format!("Version=2016-11-15&{form}");
         let scope = "Credential=nobody/20260101/eu-west-1/ec2/aws4_request";
         let request = format!(
             "POST / HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/x-www-form-urlencoded\r\n\
+             x-moto-account-id: {account}\r\n\
              authorization: AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=none\r\ncontent-length: {}\r\n\r\n{body}",
             self.address,
             body.len()
@@ -79,11 +82,11 @@ impl Moto {
         answer
     }
 
-    /// The instances in this state, by their ids.
-    pub fn instances(&self, state: &str) -> Vec<String> {
+    /// The instances of an account in this state, by their ids.
+    pub fn instances(&self, account: &str, state: &str) -> Vec<String> {
         let filter =
             format!("Action=DescribeInstances&Filter.1.Name=instance-state-name&Filter.1.Value.1={state}");
-        let answer = self.ec2(&filter);
+        let answer = self.ec2(account, &filter);
         let ids = answer.split("<instanceId>").skip(1);
         ids.filter_map(|rest| Some(rest.split_once('<')?.0.to_owned()))
             .collect()

@@ -9,7 +9,7 @@ use polity_core::call::Write;
 use polity_core::contract::{Act, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
 use polity_core::object::Object;
 use polity_tests::examples;
-use polity_tests::moto::Moto;
+use polity_tests::moto::{ACCOUNT, Moto};
 use serde_json::{Value, json};
 
 const MCM: &str = "mcm.polity.dev/v1alpha1";
@@ -27,8 +27,8 @@ struct Stage {
 }
 
 impl Stage {
-    async fn begin(moto: &Moto) -> Self {
-        let example = examples::copy("aws-machines");
+    async fn begin(moto: &Moto, example: &str) -> Self {
+        let example = examples::copy(example);
         let file = example.path().join("connection.yaml");
         let text = std::fs::read_to_string(&file).expect("the connection");
         std::fs::write(&file, text.replace("127.0.0.1:5555", moto.address())).expect("written");
@@ -50,21 +50,26 @@ impl Stage {
     }
 
     async fn machines(&self) -> Vec<Value> {
+        self.list(kind(MCM, "Machine")).await
+    }
+
+    async fn list(&self, kind: Kind) -> Vec<Value> {
         let query = ListQuery {
             latest: true,
             limit: 100,
-            namespace: Some("team-a".to_owned()),
-            ..ListQuery::all(kind(MCM, "Machine"))
+            ..ListQuery::all(kind)
         };
         match self.cluster.read(&Question::Objects(query)).await {
-            Ok(Value::Array(machines)) => machines,
+            Ok(Value::Array(objects)) => objects,
             _ => Vec::new(),
         }
     }
 
     /// Waits until all machines are as wanted. Who waits is ended from outside where that never comes.
-    async fn until(&self, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    async fn until(&mut self, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         loop {
+            let ended = self.host.try_wait().expect("a child");
+            assert!(ended.is_none(), "the host ended: {ended:?}");
             let machines = self.machines().await;
             if is_so(&machines) {
                 return machines;
@@ -170,7 +175,7 @@ async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
         Ok(moto) => moto,
         Err(skip) => return skip.print(),
     };
-    let mut stage = Stage::begin(&moto).await;
+    let mut stage = Stage::begin(&moto, "aws-machines").await;
     // A create is on its way, and may have been sent.
     let in_doubt = |machines: &[Value]| {
         let mut machines = machines.iter();
@@ -181,7 +186,11 @@ async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
     let machines = stage
         .until(|all| all_have(all, 2, |machine| machine["status"]["providerID"].is_string()))
         .await;
-    assert_eq!(moto.instances("running").len(), 2, "one for each machine");
+    assert_eq!(
+        moto.instances(ACCOUNT, "running").len(),
+        2,
+        "one for each machine"
+    );
     for machine in &machines {
         stage.register(machine).await;
     }
@@ -196,10 +205,80 @@ async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
     }
     stage.kill().await;
     stage.until(<[Value]>::is_empty).await;
-    assert_eq!(moto.instances("running"), Vec::<String>::new());
-    assert_eq!(moto.instances("terminated").len(), 2);
+    assert_eq!(moto.instances(ACCOUNT, "running"), Vec::<String>::new());
+    assert_eq!(moto.instances(ACCOUNT, "terminated").len(), 2);
     let recorded = stage.recorded();
     assert!(recorded.contains("machine.create"));
+    for secret in SECRETS {
+        assert!(!recorded.contains(secret), "{secret}");
+    }
+}
+
+/// The accounts of the teams of the example.
+const TEAMS: [(&str, &str); 2] = [("team-blue", "222222222222"), ("team-green", "333333333333")];
+
+fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
+    let conditions = object["status"]["conditions"].as_array();
+    let mut found = conditions
+        .into_iter()
+        .flatten()
+        .filter(|condition| condition["type"] == kind);
+    found.next().unwrap_or(&Value::Null)
+}
+
+#[tokio::test]
+async fn a_machine_is_in_the_account_of_its_team_and_nobody_helps_himself_to_another_ones() {
+    let moto = match Moto::start() {
+        Ok(moto) => moto,
+        Err(skip) => return skip.print(),
+    };
+    let mut stage = Stage::begin(&moto, "aws-tenants").await;
+    let named = |name: &'static str| move |machine: &&Value| machine["metadata"]["name"] == name;
+    let own = |machines: &[Value]| {
+        machines
+            .iter()
+            .filter(named("web-1"))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let denied = |machines: &[Value]| {
+        let mut borrowed = machines.iter().filter(named("web-2"));
+        borrowed.any(|machine| condition(machine, "PrincipalUsageAllowed")["status"] == "False")
+    };
+    let made = |machine: &Value| machine["status"]["providerID"].is_string();
+    stage
+        .until(|all| all_have(&own(all), 2, made) && denied(all))
+        .await;
+    let in_each = |state: &str| TEAMS.map(|(_, account)| moto.instances(account, state).len());
+    assert_eq!(in_each("running"), [1, 1]);
+    for account in [ACCOUNT, "111111111111"] {
+        assert_eq!(
+            moto.instances(account, "running"),
+            [""; 0],
+            "nothing is made in passing"
+        );
+    }
+    let reached = |connections: &[Value]| {
+        let reached = connections
+            .iter()
+            .map(|connection| condition(connection, "Reachable")["status"] == "True");
+        reached.eq([true])
+    };
+    while !reached(&stage.list(kind("polity.dev/v1alpha1", "CloudConnection")).await) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+
+    stage.kill().await;
+    for machine in stage.machines().await {
+        stage.delete(&machine).await;
+    }
+    stage.until(<[Value]>::is_empty).await;
+    assert_eq!((in_each("running"), in_each("terminated")), ([0, 0], [1, 1]));
+    let recorded = stage.recorded();
+    assert!(
+        recorded.contains("assumed-role/machines/polity-"),
+        "who acts is recorded"
+    );
     for secret in SECRETS {
         assert!(!recorded.contains(secret), "{secret}");
     }
