@@ -5,6 +5,7 @@ mod spec;
 mod status;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub struct Connections {
     clock: Arc<Clock>,
     secrets: Arc<dyn SecretResolver>,
     seed: u64,
+    /// The addresses of the API server: no response of a cloud leads there.
+    never: Vec<IpAddr>,
     pace: Arc<Pace>,
     known: Mutex<BTreeMap<String, Known>>,
 }
@@ -63,15 +66,17 @@ struct Open {
 }
 
 impl Connections {
-    /// No connection is known yet.
+    /// No connection is known yet. No response leads to the addresses of `never`.
     pub fn new(
         cluster: Arc<Cluster>,
         policies: Arc<Policies>,
         clock: Arc<Clock>,
         secrets: Arc<dyn SecretResolver>,
         seed: u64,
+        never: Vec<IpAddr>,
     ) -> Self {
         Connections {
+            never,
             cluster,
             policies,
             clock,
@@ -240,8 +245,9 @@ impl Connections {
             region: parsed.region.clone().unwrap_or_default(),
             transport: transport.clone(),
             credentials,
-            rate: parsed.rate(),
+            rates: parsed.rates(),
             networks: parsed.networks()?,
+            never: self.never.clone(),
         };
         let (pace, clock) = (self.pace.clone(), self.clock.clone());
         let cloud = DriverCloud::new(Arc::new(driver), connection, pace, clock.clone())?;

@@ -1,5 +1,6 @@
 //! Connects to the cluster by a kubeconfig, by a context in it, or by the service account of this process.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -83,8 +84,26 @@ impl Cluster {
 
     fn with_config(config: Config, lease: (&str, &str)) -> Result<Self, ConnectError> {
         let url = config.cluster_url.to_string();
+        let host = config
+            .cluster_url
+            .host()
+            .map(|host| host.trim_matches(['[', ']']).to_owned());
         let client = client(as_we_call(config)).map_err(|e| ConnectError::Client(url, Box::new(e)))?;
-        Ok(Cluster::new(client, lease))
+        Ok(Cluster {
+            host,
+            ..Cluster::new(client, lease)
+        })
+    }
+
+    /// The addresses of the API server; none if its name has none now, or if it is in this process.
+    pub async fn addresses(&self) -> Vec<IpAddr> {
+        let Some(host) = &self.host else {
+            return Vec::new();
+        };
+        let found = tokio::net::lookup_host((host.as_str(), 0)).await;
+        found
+            .map(|all| all.map(|address| address.ip()).collect())
+            .unwrap_or_default()
     }
 }
 

@@ -55,6 +55,8 @@ pub const LONGEST: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Cluster {
     client: kube::Client,
+    /// The name or address of the API server; `None` if it is in this process.
+    host: Option<String>,
     discovery: Arc<Discovery>,
     lease: (String, String),
     /// The key for digests of Secrets, so that a digest means nothing outside this installation. Read on
@@ -73,6 +75,7 @@ impl Cluster {
     pub fn new(client: kube::Client, lease: (&str, &str)) -> Self {
         Cluster {
             client,
+            host: None,
             discovery: Arc::default(),
             lease: (lease.0.to_owned(), lease.1.to_owned()),
             installation: Arc::default(),

@@ -76,6 +76,12 @@ impl Reached {
     }
 }
 
+/// The pause that a server asks for: seconds, or a date of HTTP.
+pub(crate) fn pause(said: &str, now: u64) -> Option<Duration> {
+    let seconds = said.trim().parse().ok().map(Duration::from_secs);
+    seconds.or_else(|| Some(Duration::from_millis(unix_of(said)?.saturating_sub(now))))
+}
+
 /// The Unix milliseconds of a date of HTTP.
 fn unix_of(date: &str) -> Option<u64> {
     let time = jiff::fmt::rfc2822::parse(date).ok()?;
@@ -486,5 +492,23 @@ impl Cloud for DriverCloud {
 
     fn adapter(&self) -> Option<&dyn Any> {
         Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_asks_for_a_pause_in_seconds_or_until_a_date() {
+        let noon = 1_795_435_200_000;
+        for (said, expected) in [
+            ("7", Some(7)),
+            ("Mon, 23 Nov 2026 12:00:30 GMT", Some(30)),
+            ("Mon, 23 Nov 2026 11:00:00 GMT", Some(0)),
+            ("soon", None),
+        ] {
+            assert_eq!(pause(said, noon), expected.map(Duration::from_secs), "{said}");
+        }
     }
 }

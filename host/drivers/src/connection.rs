@@ -37,6 +37,27 @@ impl CurrentTransport {
     }
 }
 
+/// How fast a server may be asked, by an account in a region.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Requests that read.
+    pub reads: Rate,
+    /// Requests that change something. Clouds allow fewer of them.
+    pub changes: Rate,
+}
+
+impl Default for Rates {
+    /// Below what each of the three clouds allows by default: EC2 takes 20 reads and 5 changes a second of most kinds
+    /// ("Request throttling for the Amazon EC2 API").
+    fn default() -> Self {
+        let rate = |per_second, burst| Rate { per_second, burst };
+        Rates {
+            reads: rate(20.0, 40.0),
+            changes: rate(5.0, 20.0),
+        }
+    }
+}
+
 /// One cloud as one driver reaches it.
 pub struct Connection {
     /// Its name.
@@ -52,15 +73,22 @@ pub struct Connection {
     /// Who asks where no identity policy says so.
     pub credentials: Option<Box<dyn Credentials>>,
     /// How fast each server may be asked.
-    pub rate: Rate,
+    pub rates: Rates,
     /// The networks to which an address that a response names may lead.
     pub networks: Vec<IpNet>,
+    /// The addresses to which no response leads, whatever the networks are: those of the API server.
+    pub never: Vec<IpAddr>,
 }
 
 impl Connection {
     /// Whether requests may go to this address of a response. Nothing leads to the host itself or to the network's
     /// own services unless the connection names them.
     pub(crate) fn reaches(&self, ip: IpAddr) -> bool {
+        // An address of IPv4 that is written as one of IPv6 leads to the same place.
+        let ip = ip.to_canonical();
+        if self.never.iter().any(|never| never.to_canonical() == ip) {
+            return false;
+        }
         let listed = |special: bool| {
             let fits = |network: &&IpNet| network.contains(&ip) && (!special || network.prefix_len() >= 8);
             self.networks.iter().find(fits).is_some_and(|network| {
@@ -75,5 +103,74 @@ fn is_link_local(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn connection(networks: &[&str], never: &[&str]) -> Connection {
+        Connection {
+            name: "c".to_owned(),
+            configuration: json!({}),
+            endpoints: BTreeMap::new(),
+            region: String::new(),
+            transport: Arc::new(CurrentTransport::new(Err(Failure::new(
+                polity_core::contract::Code::Unavailable,
+                "none",
+            )))),
+            credentials: None,
+            rates: Rates::default(),
+            networks: networks
+                .iter()
+                .map(|network| network.parse().expect("a network"))
+                .collect(),
+            never: never.iter().map(|ip| ip.parse().expect("an address")).collect(),
+        }
+    }
+
+    #[test]
+    fn an_address_of_a_response_leads_only_where_the_connection_says() {
+        let all = ["0.0.0.0/0", "::/0"];
+        for (networks, ip, expected) in [
+            (&["10.0.0.0/8"][..], "10.1.2.3", true),
+            (&["10.0.0.0/8"], "11.1.2.3", false),
+            (&[], "10.1.2.3", false),
+            (&all, "8.8.8.8", true),
+            (&all, "127.0.0.1", false),
+            (&all, "::1", false),
+            (&all, "0.0.0.0", false),
+            (&all, "169.254.169.254", false),
+            (&all, "::ffff:169.254.169.254", false),
+            (&all, "::ffff:127.0.0.1", false),
+            (&all, "fe80::1", false),
+            (&["127.0.0.0/8"], "127.0.0.1", true),
+            (&["10.0.0.0/8"], "::ffff:10.1.2.3", true),
+        ] {
+            let connection = connection(networks, &[]);
+            assert_eq!(
+                connection.reaches(ip.parse().expect("an address")),
+                expected,
+                "{ip}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_response_leads_to_the_api_server() {
+        let connection = connection(&["10.0.0.0/8"], &["10.0.0.1"]);
+        for (ip, expected) in [
+            ("10.0.0.1", false),
+            ("::ffff:10.0.0.1", false),
+            ("10.0.0.2", true),
+        ] {
+            assert_eq!(
+                connection.reaches(ip.parse().expect("an address")),
+                expected,
+                "{ip}"
+            );
+        }
     }
 }

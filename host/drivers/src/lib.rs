@@ -22,4 +22,4 @@ mod seal;
 
 pub use catalogue::ManifestError;
 pub use cloud::DriverCloud;
-pub use connection::{Connection, Credentials, CurrentTransport};
+pub use connection::{Connection, Credentials, CurrentTransport, Rates};

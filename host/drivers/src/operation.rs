@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::check::{self, Checked};
-use crate::cloud::Reached;
+use crate::cloud::{Reached, pause};
 use crate::effect::{self, Sent};
 use crate::seal::{self, Values};
 
@@ -272,9 +272,19 @@ impl<'a> Operation<'a> {
     /// Waits for its turn, and sends.
     async fn paced(&self, outgoing: &Outgoing, checked: &Checked<'_>) -> Result<Incoming, Lost> {
         let Reached { connection, pace, .. } = self.reached;
-        let class = format!("{} {}", outgoing.address.host(), self.session.principal);
+        let is_read = matches!(checked.effect, Does::Read);
+        let (class, rate) = match is_read {
+            true => ("reads", connection.rates.reads),
+            false => ("changes", connection.rates.changes),
+        };
+        // Clouds count by account and region, whoever of the account asks.
+        let class = format!(
+            "{} {} {class}",
+            outgoing.address.host(),
+            self.session.place.join("/")
+        );
         let left = self.until.saturating_duration_since(Instant::now());
-        let Some(wait) = pace.take(&class, connection.rate, left / 2) else {
+        let Some(wait) = pace.take(&class, rate, left / 2) else {
             let message = format!("{} is asked as often as it may be", outgoing.address.host());
             return Err(Lost {
                 failure: Failure::new(Code::Unavailable, message),
@@ -295,13 +305,12 @@ impl<'a> Operation<'a> {
                 self.reached.learn_time(response);
             }
             if matches!(response.status, 429 | 503) {
-                let pause = response
-                    .header("retry-after")
-                    .and_then(|seconds| seconds.parse().ok());
-                pace.slow_down(&class, pause.map(Duration::from_secs));
+                let now = self.reached.server_time();
+                let pause = response.header("retry-after").and_then(|said| pause(said, now));
+                pace.slow_down(&class, pause);
             }
         }
-        if !matches!(checked.effect, Does::Read) {
+        if !is_read {
             let status = sent.as_ref().map_or(0, |response| response.status);
             let (method, host, path) = (&outgoing.method, outgoing.address.host(), outgoing.encoded_path());
             tracing::info!(target: "polity::audit", connection = connection.name, principal = self.session.principal, %method, host, path, status, "change");

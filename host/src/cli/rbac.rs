@@ -139,6 +139,7 @@ impl Rbac {
             clock.clone(),
             secrets.clone(),
             0,
+            Vec::new(),
         );
         for object in objects.iter().filter(|object| is_connection(object)) {
             connections.define(

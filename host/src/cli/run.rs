@@ -310,6 +310,7 @@ impl Run {
             clock.clone(),
             secrets.clone(),
             seed,
+            cluster.addresses().await,
         );
         let connections = Arc::new(connections);
         let mut clouds = Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud)

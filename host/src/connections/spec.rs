@@ -8,14 +8,10 @@ use polity_clouds::PlanSecret;
 use polity_cluster::Cluster;
 use polity_core::binding::PolicySource;
 use polity_core::contract::{Code, Failure, Kind, ObjectQuery, ObjectRef, Question};
+use polity_drivers::Rates;
 use polity_http::{Address, Rate};
 use serde::Deserialize;
 use serde_json::Value;
-
-/// Requests a second to a server, where the connection says nothing.
-const PER_SECOND: f64 = 20.0;
-/// Requests at once, where the connection says nothing.
-const BURST: f64 = 40.0;
 
 /// The spec of a connection.
 #[derive(Clone, Debug, Deserialize)]
@@ -28,7 +24,7 @@ pub(super) struct ConnectionSpec {
     pub(super) credentials: Option<Key>,
     pub(super) ca_bundle: Option<CaBundle>,
     pub(super) proxy: Option<String>,
-    rate: Option<RateSpec>,
+    rates: Option<RatesSpec>,
     #[serde(default)]
     networks: Vec<String>,
 }
@@ -60,9 +56,25 @@ pub(super) struct CaBundle {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct RateSpec {
+struct RatesSpec {
+    reads: Option<Limit>,
+    changes: Option<Limit>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Limit {
     per_second: u32,
     burst: u32,
+}
+
+impl From<Limit> for Rate {
+    fn from(limit: Limit) -> Self {
+        Rate {
+            per_second: f64::from(limit.per_second.max(1)),
+            burst: f64::from(limit.burst.max(1)),
+        }
+    }
 }
 
 /// The entry of a ConfigMap or Secret that holds certificates.
@@ -70,10 +82,15 @@ const CA: &str = "ca.crt";
 
 impl ConnectionSpec {
     pub(super) fn read(spec: &Value) -> Result<Self> {
-        serde_path_to_error::deserialize(spec).map_err(|e| {
+        let read: Self = serde_path_to_error::deserialize(spec).map_err(|e| {
             let path = e.path().to_string();
             anyhow!("spec.{path}: {}", e.into_inner())
-        })
+        })?;
+        // A source of a policy may have it.
+        match spec["driver"].get("writes") {
+            Some(_) => Err(anyhow!("spec.driver.writes: a driver writes to no object")),
+            None => Ok(read),
+        }
     }
 
     pub(super) fn addresses(&self) -> Result<BTreeMap<String, Address>> {
@@ -92,15 +109,14 @@ impl ConnectionSpec {
         self.networks.iter().map(read).collect()
     }
 
-    pub(super) fn rate(&self) -> Rate {
-        let given = self
-            .rate
-            .as_ref()
-            .map(|rate| (f64::from(rate.per_second), f64::from(rate.burst)));
-        let (per_second, burst) = given.unwrap_or((PER_SECOND, BURST));
-        Rate {
-            per_second: per_second.max(1.0),
-            burst: burst.max(1.0),
+    pub(super) fn rates(&self) -> Rates {
+        let Some(given) = &self.rates else {
+            return Rates::default();
+        };
+        let standing = Rates::default();
+        Rates {
+            reads: given.reads.map_or(standing.reads, Rate::from),
+            changes: given.changes.map_or(standing.changes, Rate::from),
         }
     }
 }
@@ -165,8 +181,12 @@ mod tests {
         for (more, said) in [
             (json!({"endpoint": {}}), "spec.endpoint: unknown field"),
             (
-                json!({"rate": {"perSecond": -1, "burst": 1}}),
-                "spec.rate.perSecond: invalid value",
+                json!({"rates": {"reads": {"perSecond": -1, "burst": 1}}}),
+                "spec.rates.reads.perSecond: invalid value",
+            ),
+            (
+                json!({"driver": {"file": "aws.wasm", "writes": []}}),
+                "spec.driver.writes: a driver writes to no object",
             ),
             (
                 json!({"credentials": {"name": "x"}}),
@@ -184,5 +204,55 @@ mod tests {
             .expect("it is read")
             .networks();
         assert!(bad.is_err());
+    }
+
+    /// A value with every field of a schema.
+    fn sample(schema: &Value) -> Value {
+        match schema["type"].as_str() {
+            Some("object") => {
+                let fields = schema["properties"].as_object().into_iter().flatten();
+                let fields = fields.map(|(name, schema)| (name.clone(), sample(schema)));
+                Value::Object(fields.collect())
+            }
+            Some("array") => Value::Array(Vec::new()),
+            Some("integer") => json!(1),
+            _ => json!("x"),
+        }
+    }
+
+    /// The fields of each object in a schema, by its path.
+    fn objects(schema: &Value, at: &str, all: &mut Vec<(String, Vec<String>)>) {
+        if let Some(fields) = schema["properties"].as_object() {
+            all.push((at.to_owned(), fields.keys().cloned().collect()));
+            fields
+                .iter()
+                .for_each(|(name, schema)| objects(schema, &format!("{at}/{name}"), all));
+        }
+    }
+
+    #[test]
+    fn the_schema_has_the_fields_that_the_host_reads_and_no_others() {
+        let crd: Value = serde_yaml_ng::from_str(include_str!("../cloudconnection.yaml")).expect("YAML");
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        let whole = sample(schema);
+        ConnectionSpec::read(&whole).expect("the host reads every field");
+        let mut all = Vec::new();
+        objects(schema, "", &mut all);
+        assert!(all.len() >= 8, "{all:?}");
+        for (at, mut fields) in all {
+            let mut spec = whole.clone();
+            let place = spec.pointer_mut(&at).and_then(Value::as_object_mut);
+            place
+                .expect("it is in the sample")
+                .insert("?".to_owned(), json!(1));
+            let refused = ConnectionSpec::read(&spec)
+                .expect_err("it is refused")
+                .to_string();
+            let known = refused.split_once("expected").expect("it says which there are").1;
+            let mut known: Vec<&str> = known.split('`').skip(1).step_by(2).collect();
+            known.retain(|field| *field != "writes");
+            (fields.sort(), known.sort_unstable());
+            assert_eq!(known, fields, "the fields of spec{at}");
+        }
     }
 }
