@@ -13,6 +13,8 @@ use polity_core::call::{Scope, WatchEvent};
 use polity_core::contract::{Code, Kind, ListQuery, ObjectRef, Question};
 use polity_core::time::Unix;
 use polity_sim::Simulated as _;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -28,7 +30,7 @@ use course::Course;
 pub use course::{Position, Running};
 
 /// A scenario file. Its times count from the start of the scenario, by the host's clock.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
     /// `polity.dev/v1alpha1`
@@ -46,6 +48,7 @@ pub struct Scenario {
     pub deadline: Option<Millis>,
     /// The configuration of the simulated cloud. It replaces the one in the bindings.
     #[serde(default)]
+    #[schemars(with = "Option<polity_sim::SimConfig>")]
     pub cloud: Option<Value>,
     /// What happens to objects.
     #[serde(default)]
@@ -60,7 +63,7 @@ pub struct Scenario {
 
 /// An action of a person or another program. The step waits until `at`, then until `when` holds, then for
 /// `after`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Step {
     /// The earliest time of the step.
@@ -80,14 +83,16 @@ pub struct Step {
     pub patch: Option<Patch>,
     /// Delete an object.
     #[serde(default)]
+    #[schemars(with = "Option<Named>")]
     pub delete: Option<ObjectRef>,
 }
 
 /// A condition on one value of an object.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Condition {
     /// The object, by kind, namespace and name.
+    #[schemars(with = "Named")]
     pub object: ObjectRef,
     /// A dotted path. `status.conditions[Ready]` is the condition of that type.
     pub path: String,
@@ -96,11 +101,27 @@ pub struct Condition {
     pub equals: Option<Value>,
 }
 
+/// An object, as a scenario names it.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+#[expect(dead_code, reason = "it is read as an ObjectRef")]
+struct Named {
+    /// `v1`, or `group/version`.
+    api_version: String,
+    /// The kind.
+    kind: String,
+    /// The namespace, unless the kind has none.
+    namespace: Option<String>,
+    /// The name.
+    name: String,
+}
+
 /// A merge patch.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Patch {
     /// The object, by kind, namespace and name.
+    #[schemars(with = "Named")]
     pub object: ObjectRef,
     /// JSON merge patch.
     pub patch: Value,
@@ -111,8 +132,9 @@ pub struct Patch {
 
 /// Something that must hold in the end. An expectation that would hold without any object is refused when it
 /// is read.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "Written")]
+#[schemars(!try_from, rename_all = "camelCase", deny_unknown_fields)]
 pub struct Expectation {
     /// The expectation in words.
     pub that: String,
@@ -134,7 +156,7 @@ struct Written {
 }
 
 /// All objects of a kind.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Objects {
     /// `v1`, or `group/version`.
@@ -154,10 +176,10 @@ pub struct Objects {
 }
 
 /// A check of one value. At least one of the three kinds is needed.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Check {
-    /// A dotted path, as in [`Condition`].
+    /// A dotted path. `status.conditions[Ready]` is the condition of that type.
     pub path: String,
     /// The value must equal this.
     #[serde(default)]
@@ -171,7 +193,7 @@ pub struct Check {
 }
 
 /// The VMs of the simulated cloud.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Vms {
     /// Only the VMs of this account.
@@ -185,6 +207,15 @@ pub struct Vms {
 }
 
 impl Scenario {
+    /// The schema of a scenario file, with a description of every field.
+    pub fn schema() -> Value {
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+        settings
+            .into_generator()
+            .into_root_schema_for::<Scenario>()
+            .to_value()
+    }
+
     /// Reads a scenario from its manifest.
     pub(crate) fn read(manifest: Value) -> Result<Self> {
         let digest = hex(&Sha256::digest(manifest["steps"].to_string()));

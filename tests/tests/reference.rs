@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use polity::crds;
+use polity::scenario::Scenario;
 use polity_core::binding::{BindingSpec, Limits};
 use serde_json::{Map, Value, json};
 
@@ -123,20 +124,68 @@ fn the_schema_tells_the_default_of_every_limit() {
     }
 }
 
+/// The type of a schema; of a value that may be left out, that of the value.
+fn kind_of(schema: &Value) -> Option<&str> {
+    let listed = schema["type"].as_array().into_iter().flatten();
+    let said = schema["type"]
+        .as_str()
+        .or_else(|| listed.filter_map(Value::as_str).find(|kind| *kind != "null"));
+    let mut of = alternatives(schema).filter_map(kind_of);
+    said.or_else(|| of.next().filter(|first| of.all(|other| other == *first)))
+}
+
+/// The types of a value that has several forms.
+fn forms(schema: &Value) -> String {
+    let mut kinds: Vec<&str> = alternatives(schema).filter_map(kind_of).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    match kinds.is_empty() {
+        // Such a field of a CustomResourceDefinition has a short and a long form.
+        true if schema["x-kubernetes-preserve-unknown-fields"] == true => "string or object".to_owned(),
+        true => "any".to_owned(),
+        false => kinds.join(" or "),
+    }
+}
+
+/// The schemas of which one must fit, but for that of nothing.
+fn alternatives(schema: &Value) -> impl Iterator<Item = &Value> {
+    let all = [&schema["anyOf"], &schema["oneOf"]].into_iter();
+    let all = all.filter_map(Value::as_array).flatten();
+    all.filter(|schema| schema["type"] != "null")
+}
+
 /// The rows of the page for the fields of a schema.
 fn rows(schema: &Value, at: &str, page: &mut String) {
+    for one in alternatives(schema) {
+        if let (Some(value), Some(description)) = (one["const"].as_str(), one["description"].as_str()) {
+            let at = at.trim_end_matches('.');
+            page.push_str(&format!(
+                "| `{at}: {value}` | | {} |\n",
+                description.replace('\n', " ")
+            ));
+        }
+        rows(one, at, page);
+    }
+    let whole = schema;
     for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
         let items = &schema["items"];
-        let list = if schema["type"] == "array" { "[]" } else { "" };
+        let list = if kind_of(schema) == Some("array") {
+            "[]"
+        } else {
+            ""
+        };
         let path = format!("{at}{field}{list}");
-        let kind = match (schema["type"].as_str(), items["type"].as_str()) {
+        let kind = match (kind_of(schema), kind_of(items)) {
             (Some("array"), Some(of)) => format!("list of {of}s"),
             (Some("array"), None) => "list".to_owned(),
             (Some(kind), _) => kind.to_owned(),
-            (None, _) => "string or object".to_owned(),
+            (None, _) => forms(schema),
         };
-        let description = schema["description"].as_str();
+        // A variant of an enum is described as a whole.
+        let described = [schema, whole].map(|schema| schema["description"].as_str());
+        let description = described.into_iter().flatten().next();
         let description = description.unwrap_or_else(|| panic!("{path} has no description"));
+        let description = description.replace('\n', " ");
         page.push_str(&format!("| `{path}` | {kind} | {description} |\n"));
         rows(schema, &format!("{path}."), page);
         rows(items, &format!("{path}."), page);
@@ -173,13 +222,28 @@ fn chapter(crd: &Value, page: &mut String) {
     }
 }
 
+/// The chapter of scenario files, which no API server keeps.
+fn scenarios(page: &mut String) {
+    let schema = Scenario::schema();
+    let description = schema["description"]
+        .as_str()
+        .expect("a description")
+        .replace('\n', " ");
+    page.push_str(&format!(
+        "\n# Scenario\n\n`polity.dev/v1alpha1`, in a file beside the manifests. {description} A time is a number and a unit: \
+         `90s`, `5m`.\n\n## Fields of Scenario\n\n| field | type | meaning |\n|---|---|---|\n"
+    ));
+    rows(&schema, "", page);
+}
+
 fn page() -> String {
     let mut page = format!(
-        "This page is made from the CustomResourceDefinitions: `{WRITE}=1 cargo test -p polity-tests --test all reference::`.\n"
+        "This page is made from the CustomResourceDefinitions and the schema of scenarios: `{WRITE}=1 cargo test -p polity-tests --test all reference::`.\n"
     );
     for crd in [crds::policy_binding(), crds::cloud_connection()] {
         chapter(&crd, &mut page);
     }
+    scenarios(&mut page);
     page
 }
 

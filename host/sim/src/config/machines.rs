@@ -52,8 +52,7 @@ pub enum Tokens {
     /// Machines join without a token, and with any token that is neither revoked nor known to have expired.
     #[default]
     Any,
-    /// Machines join only with a token that the simulation was told of by
-    /// [`Sim::admit_token`](crate::Sim::admit_token).
+    /// Machines join only with a token that the simulation was told of.
     Minted,
 }
 
