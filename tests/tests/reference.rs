@@ -136,14 +136,22 @@ fn kind_of(schema: &Value) -> Option<&str> {
 
 /// The types of a value that has several forms.
 fn forms(schema: &Value) -> String {
-    let mut kinds: Vec<&str> = alternatives(schema).filter_map(kind_of).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
+    let mut kinds = BTreeSet::new();
+    leaves(schema, &mut kinds);
     match kinds.is_empty() {
         // Such a field of a CustomResourceDefinition has a short and a long form.
         true if schema["x-kubernetes-preserve-unknown-fields"] == true => "string or object".to_owned(),
         true => "any".to_owned(),
-        false => kinds.join(" or "),
+        false => kinds.into_iter().collect::<Vec<_>>().join(" or "),
+    }
+}
+
+fn leaves<'a>(schema: &'a Value, kinds: &mut BTreeSet<&'a str>) {
+    for one in alternatives(schema) {
+        match kind_of(one) {
+            Some(kind) => _ = kinds.insert(kind),
+            None => leaves(one, kinds),
+        }
     }
 }
 
