@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use polity_clouds::{Cloud, Millis};
 use polity_cluster::Cluster;
 use polity_core::contract::{Answer, Failure};
+use polity_core::time::Unix;
 use serde_json::Value;
 
 use crate::adapters::WITH_SIM;
@@ -18,7 +19,7 @@ pub(crate) fn has_unfinished_faults(_: &dyn Cloud) -> bool {
     false
 }
 
-pub(crate) fn begin(_: &Clouds, _: u64) {}
+pub(crate) fn begin(_: &Clouds, _: Unix) {}
 
 pub(crate) fn reachable(_: &Clouds) -> Option<Answer> {
     None
@@ -61,7 +62,7 @@ impl Scenario {
         match *self {}
     }
 
-    pub(crate) fn position(&self, _: Option<&Data>, _: u64) -> Result<Position> {
+    pub(crate) fn position(&self, _: Option<&Data>, _: Unix) -> Result<Position> {
         match *self {}
     }
 
@@ -85,7 +86,7 @@ impl Scenario {
 pub enum Position {}
 
 impl Position {
-    pub(crate) fn start(&self) -> u64 {
+    pub(crate) fn start(&self) -> Unix {
         match *self {}
     }
 }
