@@ -56,9 +56,30 @@ pub(crate) struct Reached {
     clock: Arc<dyn Clock>,
     /// How far the server's clock is ahead of the host's, in milliseconds.
     ahead: AtomicI64,
+    spent: Mutex<BTreeMap<String, Spent>>,
+}
+
+/// What the driver has spent on an operation, in all calls of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    /// How often the driver was called.
+    pub steps: u64,
+    /// Fuel of the sandbox.
+    pub fuel: u64,
+    /// Time on a thread.
+    pub took: Duration,
 }
 
 impl Reached {
+    /// Notes what a step of the driver has cost.
+    pub(crate) fn spends(&self, operation: &str, fuel: u64, took: Duration) {
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = spent.entry(operation.to_owned()).or_default();
+        spent.steps += 1;
+        spent.fuel = spent.fuel.saturating_add(fuel);
+        spent.took += took;
+    }
+
     /// The server's time in Unix milliseconds.
     pub(crate) fn server_time(&self) -> u64 {
         self.clock
@@ -106,6 +127,7 @@ impl DriverCloud {
                 pace,
                 clock: clock.clone(),
                 ahead: AtomicI64::new(0),
+                spent: Mutex::default(),
             },
             catalogue: Arc::new(catalogue),
             clock,
@@ -137,6 +159,15 @@ impl DriverCloud {
     /// The driver's manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.reached.manifest
+    }
+
+    /// What the driver has spent, by operation.
+    pub fn spent(&self) -> BTreeMap<String, Spent> {
+        self.reached
+            .spent
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Ends its sessions at the servers.

@@ -21,5 +21,5 @@ mod refusals;
 mod seal;
 
 pub use catalogue::ManifestError;
-pub use cloud::DriverCloud;
+pub use cloud::{DriverCloud, Spent};
 pub use connection::{Connection, Credentials, CurrentTransport, Rates};

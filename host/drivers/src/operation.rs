@@ -107,11 +107,13 @@ impl<'a> Operation<'a> {
     async fn step(&self, call: Call) -> Result<(Call, Outcome), Failure> {
         let driver = self.reached.driver.clone();
         let stepped = tokio::task::spawn_blocking(move || {
+            let began = std::time::Instant::now();
             let stepped = driver.step(&call, &DriverLimits::default());
-            (call, stepped.outcome)
+            (call, stepped, began.elapsed())
         });
-        let (call, outcome) = stepped.await.map_err(|e| self.broken(&e.to_string()))?;
-        match outcome {
+        let (call, stepped, took) = stepped.await.map_err(|e| self.broken(&e.to_string()))?;
+        self.reached.spends(&call.operation, stepped.fuel, took);
+        match stepped.outcome {
             Ok(outcome) => Ok((call, outcome)),
             Err(fault) => Err(self.broken(&fault.to_string())),
         }
