@@ -11,8 +11,10 @@ use super::{At, Proof, Session, Values, endpoint, value};
 use crate::address::Address;
 use crate::transport::{Incoming, Outgoing};
 
-/// The endpoint that a connection must give.
+/// The endpoint that a connection must give. Its address has no path: that is [`PATH`], which drivers add too.
 const SDK: &str = "sdk";
+/// The path of the API on every vCenter.
+const PATH: &str = "sdk";
 /// What a server is asked for that is asked nothing else.
 const CONTENT: &str = "<RetrieveServiceContent xmlns=\"urn:vim25\"><_this type=\"ServiceInstance\">ServiceInstance</_this></RetrieveServiceContent>";
 
@@ -117,7 +119,7 @@ fn soap(address: &Address, body: &str) -> Outgoing {
     Outgoing {
         address: address.clone(),
         method: Method::POST,
-        path: Vec::new(),
+        path: vec![PATH.to_owned()],
         query: Vec::new(),
         headers: vec![
             header("content-type", "text/xml; charset=utf-8"),
@@ -182,6 +184,13 @@ mod tests {
                 "<s:Envelope xmlns:s=\"x\"><s:Body>{inside}</s:Body></s:Envelope>"
             )),
         }
+    }
+
+    #[test]
+    fn a_request_goes_to_the_path_of_the_api_like_those_of_drivers() {
+        let address = Address::read("https://vcenter.example").expect("an address");
+        let request = soap(&address, CONTENT);
+        assert_eq!(request.address.path(&request.path), "/sdk");
     }
 
     #[test]
