@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const GUESTS: [&str; 18] = [
+const GUESTS: [&str; 19] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
@@ -16,6 +16,7 @@ const GUESTS: [&str; 18] = [
     "mcm-retry",
     "backoff-retry",
     "polity-driver-aws",
+    "polity-driver-vsphere",
     "hostile",
     "hostile-identity",
     "hostile-manifest",

@@ -16,3 +16,4 @@ pub mod skip;
 pub mod specified;
 pub mod stand;
 pub mod tools;
+pub mod vcsim;

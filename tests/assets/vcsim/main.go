@@ -1,0 +1,68 @@
+// Command vcsim is a vCenter with one cluster and one template, simulated by govmomi. It forgets everything when it ends.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"net/url"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+func main() {
+	listen := flag.String("listen", "127.0.0.1:8989", "the `ADDRESS` of its API, without TLS")
+	user := flag.String("user", "administrator@vsphere.local", "the `NAME` of the only user")
+	password := flag.String("password", "simulated-p4ssword", "the user's `PASSWORD`")
+	name := flag.String("template", "ubuntu-24.04", "the `NAME` of the template")
+	takes := flag.Duration("clone", time.Second, "how long a clone takes")
+	late := flag.Duration("late", 0, "how long the answer to a clone is held back while the clone goes on")
+	version := flag.Bool("version", false, "print the version of govmomi, and end")
+	flag.Parse()
+	if *version {
+		fmt.Println(govmomi())
+		return
+	}
+
+	// While a task waits, what it is about can be read.
+	simulator.TaskDelay.MethodDelay = map[string]int{"LockHandoff": 0, "Clone": int(takes.Milliseconds())}
+	model := simulator.VPX()
+	model.Host, model.Machine, model.Autostart = 0, 1, false
+	if err := model.Create(); err != nil {
+		log.Fatal(err)
+	}
+	defer model.Remove()
+
+	vm := model.Map().Any("VirtualMachine").(*simulator.VirtualMachine)
+	vm.Name, vm.Config.Name, vm.Summary.Config.Name = *name, *name, *name
+	if fault := vm.MarkAsTemplate(&types.MarkAsTemplate{This: vm.Self}).Fault(); fault != nil {
+		log.Fatal(fault.String)
+	}
+	model.Map().Put(&template{VirtualMachine: vm, late: *late})
+
+	model.Service.Listen = &url.URL{Host: *listen, User: url.UserPassword(*user, *password)}
+	server := model.Service.NewServer()
+	defer server.Close()
+	fmt.Printf("%s://%s\n", server.URL.Scheme, server.URL.Host)
+
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM, os.Interrupt)
+	<-ended
+}
+
+func govmomi() string {
+	if built, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range built.Deps {
+			if module.Path == "github.com/vmware/govmomi" {
+				return module.Version
+			}
+		}
+	}
+	return "unknown"
+}
