@@ -22,7 +22,7 @@ func main() {
 	password := flag.String("password", "simulated-p4ssword", "the user's `PASSWORD`")
 	name := flag.String("template", "ubuntu-24.04", "the `NAME` of the template")
 	takes := flag.Duration("clone", time.Second, "how long a clone takes")
-	late := flag.Duration("late", 0, "how long the answer to a clone is held back while the clone goes on")
+	by := flag.Duration("late", 0, "how long the answer to a clone is held back while the clone goes on")
 	version := flag.Bool("version", false, "print the version of govmomi, and end")
 	flag.Parse()
 	if *version {
@@ -44,11 +44,12 @@ func main() {
 	if fault := vm.MarkAsTemplate(&types.MarkAsTemplate{This: vm.Self}).Fault(); fault != nil {
 		log.Fatal(fault.String)
 	}
-	model.Map().Put(&template{VirtualMachine: vm, late: *late})
+	model.Map().Put(&template{VirtualMachine: vm})
 
 	model.Service.Listen = &url.URL{Host: *listen, User: url.UserPassword(*user, *password)}
 	server := model.Service.NewServer()
 	defer server.Close()
+	server.Config.Handler = late(server.Config.Handler, *by)
 	fmt.Printf("%s://%s\n", server.URL.Scheme, server.URL.Host)
 
 	ended := make(chan os.Signal, 1)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
@@ -15,7 +14,6 @@ import (
 // memory and options stay those of the template.
 type template struct {
 	*simulator.VirtualMachine
-	late   time.Duration
 	clones atomic.Uint32
 }
 
@@ -37,9 +35,7 @@ func (t *template) CloneVMTask(ctx *simulator.Context, request *types.CloneVM_Ta
 	}
 	task := simulator.CreateTask(t.VirtualMachine, "clone", clone)
 	task.Info.ActivationId = ctx.Header.ID
-	body := &methods.CloneVM_TaskBody{Res: &types.CloneVM_TaskResponse{Returnval: task.Run(ctx)}}
-	time.Sleep(t.late)
-	return body
+	return &methods.CloneVM_TaskBody{Res: &types.CloneVM_TaskResponse{Returnval: task.Run(ctx)}}
 }
 
 // rest is what the simulator leaves out of a clone, and the address that its guest will report.

@@ -1,0 +1,173 @@
+//! The policy of machines on vSphere: the driver as a component, the host as a process, the vCenter simulated by govmomi.
+
+use std::time::Duration;
+
+use polity_tests::simulation::seed::Chance;
+use polity_tests::vcsim::{Vcsim, Vm};
+use serde_json::Value;
+
+use crate::staged::{Staged, all_have, kind};
+
+/// The password that stands in a Secret of the example.
+const SECRET: &str = "simulated-p4ssword";
+/// An answer that comes later than its clone ends.
+const LATE: [&str; 4] = ["-clone", "200ms", "-late", "3s"];
+
+async fn begin(vcsim: &Vcsim) -> Staged {
+    let replaced = [
+        ("127.0.0.1:8989", vcsim.address()),
+        ("requeuePeriod: 5s", "requeuePeriod: 1s"),
+    ];
+    Staged::begin(
+        "vsphere-machines",
+        &replaced,
+        kind("capv.polity.dev/v1alpha1", "Machine"),
+    )
+    .await
+}
+
+fn is_running(machine: &Value) -> bool {
+    machine["status"]["phase"] == "Running" && machine["metadata"].get("deletionTimestamp").is_none()
+}
+
+fn are_running(machines: &[Value]) -> bool {
+    all_have(machines, 2, is_running)
+}
+
+/// Whether a clone is on its way, and may have been sent.
+fn is_in_doubt(machine: &Value) -> bool {
+    machine["status"]["pending"][0].is_object()
+}
+
+/// The VMs that the machines of the example should have.
+fn wanted(machines: &[Value]) -> Vec<Vm> {
+    let mut vms: Vec<Vm> = machines.iter().map(wanted_vm).collect();
+    vms.sort();
+    vms
+}
+
+fn wanted_vm(machine: &Value) -> Vm {
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    Vm {
+        name: text(&machine["metadata"]["name"]),
+        uuid: text(&machine["metadata"]["uid"]),
+        is_on: true,
+        cpus: machine["spec"]["numCPUs"].to_string(),
+        memory: machine["spec"]["memoryMiB"].to_string(),
+    }
+}
+
+#[tokio::test]
+async fn machines_come_and_go_on_a_vcenter_however_often_the_host_is_killed() {
+    let vcsim = match Vcsim::start(&LATE) {
+        Ok(vcsim) => vcsim,
+        Err(skip) => return skip.print(),
+    };
+    let mut stage = begin(&vcsim).await;
+    // Both clones have ended, and an answer is still held back: the host that is killed never knew.
+    stage
+        .until(|machines| machines.iter().any(is_in_doubt) && vcsim.vms().len() == 2)
+        .await;
+    stage.kill().await;
+    let machines = stage.until(are_running).await;
+    assert_eq!(vcsim.vms(), wanted(&machines), "one for each machine, as it says");
+    for (machine, network) in machines.iter().zip(["VM Network", "DC0_DVPG0"]) {
+        let status = &machine["status"];
+        let nic = &status["network"][0];
+        assert_eq!(
+            (&nic["networkName"], &nic["connected"]),
+            (&network.into(), &true.into())
+        );
+        assert_eq!(nic["ipAddrs"], status["addresses"]);
+        assert!(
+            status["addresses"][0].as_str().expect("one").starts_with("10.0."),
+            "{status}"
+        );
+    }
+    assert!(
+        stage.recorded().contains("CAPV-37"),
+        "the clone in doubt was found"
+    );
+
+    for machine in &machines {
+        stage.delete(machine).await;
+    }
+    stage.kill().await;
+    stage.until(<[Value]>::is_empty).await;
+    assert_eq!(vcsim.vms(), []);
+    let recorded = stage.recorded();
+    assert!(recorded.contains("vm.clone"));
+    assert!(!recorded.contains(SECRET));
+}
+
+#[tokio::test]
+async fn a_host_that_is_told_to_end_logs_out() {
+    let vcsim = match Vcsim::start(&[]) {
+        Ok(vcsim) => vcsim,
+        Err(skip) => return skip.print(),
+    };
+    let mut stage = begin(&vcsim).await;
+    stage.until(|machines| machines.iter().any(is_running)).await;
+    assert_eq!(vcsim.sessions(), 1, "one login for all");
+    assert!(stage.terminate().success());
+    assert_eq!(vcsim.sessions(), 0);
+}
+
+#[tokio::test]
+#[ignore = "it takes minutes: twenty kills, each at a moment by chance"]
+async fn no_moment_is_bad_for_a_kill() {
+    let vcsim = match Vcsim::start(&["-clone", "700ms", "-late", "500ms"]) {
+        Ok(vcsim) => vcsim,
+        Err(skip) => return skip.print(),
+    };
+    let number = std::env::var("POLITY_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let mut chance = Chance::new(number.unwrap_or(20_260_101), 0);
+    let mut stage = begin(&vcsim).await;
+    for nth in 0..20 {
+        let moment = Duration::from_millis(chance.between(0, 4_000));
+        tokio::time::sleep(moment).await;
+        let machines = stage.objects().await;
+        let phases: Vec<&Value> = machines
+            .iter()
+            .map(|machine| &machine["status"]["phase"])
+            .collect();
+        println!(
+            "kill {nth} after {moment:?}: {phases:?}, {} VMs",
+            vcsim.vms().len()
+        );
+        stage.kill().await;
+        let names: Vec<String> = vcsim.vms().into_iter().map(|vm| vm.name).collect();
+        assert!(
+            names.is_sorted_by(|one, other| one < other),
+            "one for each machine: {names:?}"
+        );
+        turn(&mut stage).await;
+    }
+    let is_at_rest = |machines: &[Value]| machines.is_empty() || are_running(machines);
+    if stage.until(is_at_rest).await.is_empty() {
+        turn(&mut stage).await;
+    }
+    let machines = stage.until(are_running).await;
+    assert_eq!(vcsim.vms(), wanted(&machines));
+    turn(&mut stage).await;
+    stage.until(<[Value]>::is_empty).await;
+    assert_eq!(vcsim.vms(), []);
+    assert!(!stage.recorded().contains(SECRET));
+}
+
+/// Gives the host something to do: machines that all run are deleted, and where there are none, there are two again.
+async fn turn(stage: &mut Staged) {
+    let machines = stage.objects().await;
+    if are_running(&machines) {
+        for machine in &machines {
+            stage.delete(machine).await;
+        }
+    }
+    if machines.is_empty() {
+        for manifest in stage.manifests() {
+            stage.cluster.apply(&manifest).await.expect("a machine");
+        }
+    }
+}
