@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// How often a test looks.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A host, ended when dropped.
 pub(crate) struct Staged {

@@ -1,5 +1,6 @@
 //! The policy of machines on vSphere: the driver as a component, the host as a process, the vCenter simulated by govmomi.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use polity_tests::simulation::seed::Chance;
@@ -125,17 +126,27 @@ async fn no_moment_is_bad_for_a_kill() {
         .and_then(|text| text.parse().ok());
     let mut chance = Chance::new(number.unwrap_or(20_260_101), 0);
     let mut stage = begin(&vcsim).await;
+    let is_at_rest = |machines: &[Value]| machines.is_empty() || are_running(machines);
+    let mut before = Vec::new();
     for nth in 0..20 {
-        let moment = Duration::from_millis(chance.between(0, 4_000));
+        // Some are killed soon after they found out what the one before had done, the others in the middle of something new.
+        if nth > 0 && chance.one_in(250) {
+            stage
+                .until(|machines| machines != before || is_at_rest(machines))
+                .await;
+        } else if nth > 0 {
+            stage.until(is_at_rest).await;
+            turn(&mut stage).await;
+        }
+        let moment = Duration::from_millis(chance.between(0, 3_500));
         tokio::time::sleep(moment).await;
         let machines = stage.objects().await;
-        let phases: Vec<&Value> = machines
-            .iter()
-            .map(|machine| &machine["status"]["phase"])
-            .collect();
-        println!(
-            "kill {nth} after {moment:?}: {phases:?}, {} VMs",
-            vcsim.vms().len()
+        let states: Vec<String> = machines.iter().map(state).collect();
+        let vms = vcsim.vms().len();
+        // For who waits for it.
+        let _ = writeln!(
+            std::io::stderr(),
+            "kill {nth} after {moment:?}: {states:?}, {vms} VMs"
         );
         stage.kill().await;
         let names: Vec<String> = vcsim.vms().into_iter().map(|vm| vm.name).collect();
@@ -143,9 +154,8 @@ async fn no_moment_is_bad_for_a_kill() {
             names.is_sorted_by(|one, other| one < other),
             "one for each machine: {names:?}"
         );
-        turn(&mut stage).await;
+        before = machines;
     }
-    let is_at_rest = |machines: &[Value]| machines.is_empty() || are_running(machines);
     if stage.until(is_at_rest).await.is_empty() {
         turn(&mut stage).await;
     }
@@ -155,6 +165,13 @@ async fn no_moment_is_bad_for_a_kill() {
     stage.until(<[Value]>::is_empty).await;
     assert_eq!(vcsim.vms(), []);
     assert!(!stage.recorded().contains(SECRET));
+}
+
+/// How a machine stands, for people.
+fn state(machine: &Value) -> String {
+    let phase = machine["status"]["phase"].as_str().unwrap_or("-");
+    let in_doubt = if is_in_doubt(machine) { " in doubt" } else { "" };
+    format!("{phase}{in_doubt}")
 }
 
 /// Gives the host something to do: machines that all run are deleted, and where there are none, there are two again.
