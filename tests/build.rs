@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const GUESTS: [&str; 19] = [
+const GUESTS: [&str; 20] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
@@ -17,6 +17,7 @@ const GUESTS: [&str; 19] = [
     "backoff-retry",
     "polity-driver-aws",
     "polity-driver-vsphere",
+    "polity-driver-openstack",
     "hostile",
     "hostile-identity",
     "hostile-manifest",

@@ -9,6 +9,7 @@ pub mod guests;
 pub mod host_harness;
 pub mod kubernetes;
 pub mod moto;
+pub mod openstack;
 pub mod passes;
 pub mod served;
 pub mod simulation;

@@ -72,6 +72,14 @@ def before_neutron():
     of_id.update(allow_post=True, default=None, validate={"type:uuid_or_none": None})
 
 
+def after_neutron():
+    """Neutron reads its policy with the first request. Another one meanwhile would find no policy, and be answered with
+    an empty list."""
+    from neutron import policy
+
+    policy.init()
+
+
 def after_nova():
     """Conductor, scheduler and compute, beside the API."""
     import hypervisor
@@ -85,6 +93,9 @@ def after_nova():
         service.Service.create(binary=f"nova-{topic}", topic=topic, topic_alt=other).start()
 
 
+AFTER = {"neutron": after_neutron, "nova_cell1": after_nova}
+
+
 def serve(name, ports):
     import waitress
 
@@ -93,8 +104,8 @@ def serve(name, ports):
         before_neutron()
     for service, module in APPLICATIONS[name].items():
         application = importlib.import_module(module).application
-        if name == "nova_cell1":
-            after_nova()
+        if name in AFTER:
+            AFTER[name]()
         server = waitress.create_server(application, host="127.0.0.1", port=ports[service], threads=8)
         threading.Thread(target=server.run, daemon=True).start()
     print("ready", flush=True)
