@@ -5,6 +5,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -27,7 +28,11 @@ pub struct OpenStack {
     admin: String,
     /// A token of the project of the examples.
     demo: String,
+    _only: MutexGuard<'static, ()>,
 }
+
+/// Held by the one that runs: two take more memory and time than a small machine has.
+static ONE: Mutex<()> = Mutex::new(());
 
 /// A service.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +52,7 @@ impl OpenStack {
     /// # Panics
     /// It does not start; instead of the skip when `POLITY_NO_SKIP=1`.
     pub fn start() -> Result<Self, Skip> {
+        let only = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut child = Command::new(PROGRAM)
             .arg("--end-with-stdin")
             .stdin(Stdio::piped())
@@ -72,6 +78,7 @@ impl OpenStack {
             addresses: serde_json::from_str(&line).expect("the addresses"),
             admin: String::new(),
             demo: String::new(),
+            _only: only,
         };
         stack.admin = stack.token("admin");
         stack.demo = stack.token("demo");

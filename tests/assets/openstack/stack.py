@@ -110,6 +110,9 @@ class Stack:
             of_cell = "UPDATE cell_mappings SET database_connection = ? WHERE uuid"
             nova.execute(f"{of_cell} = ?", (configuration.database(self.folder, "nova_cell0"), CELL0))
             nova.execute(f"{of_cell} != ?", (configuration.database(self.folder, "nova_cell1"), CELL0))
+        with self.database("nova_cell1") as nova:
+            # The first sign of life comes after five seconds. Until then nova would find no host for a server.
+            nova.execute("UPDATE services SET last_seen_up = datetime('now', '+5 seconds')")
         with self.database("neutron") as neutron:
             begins = seed.MANAGEMENT_NETWORK
             neutron.execute("UPDATE subnets SET cidr = replace(cidr, ?, ?)", (begins, network))
