@@ -2,12 +2,13 @@
 //! OpenStack publishes them.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use polity_core::contract::Kind;
-use polity_tests::openstack::{OpenStack, PASSWORD, TOKEN_BEGINS};
+use polity_tests::openstack::{OpenStack, PASSWORD, Service, TOKEN_BEGINS};
 use serde_json::{Value, json};
 
-use crate::process::Process;
+use crate::process::{LOOK_EVERY, Process};
 
 /// What the cloud has from the beginning, as `tests/assets/openstack/seed.py` says.
 const OFFICE: &str = "70617274-0000-4000-8000-000000000002";
@@ -100,6 +101,21 @@ fn nothing_is_left(cloud: &OpenStack) {
     }
 }
 
+/// Deletes all routers, and waits until nothing of them is left.
+async fn clean_up(cloud: &OpenStack, host: &Process) {
+    for router in host.objects(&kind()).await {
+        host.delete(&kind(), &router).await;
+    }
+    host.until(&kind(), <[Value]>::is_empty).await;
+    nothing_is_left(cloud);
+    assert_eq!(beside_another(cloud), Vec::<String>::new());
+    let recorded = host.recorded();
+    assert!(recorded.contains("router.boot"));
+    for secret in [PASSWORD, TOKEN_BEGINS] {
+        assert!(!recorded.contains(secret), "{secret}");
+    }
+}
+
 #[tokio::test]
 async fn routers_come_and_go_on_openstack_however_often_the_host_is_killed() {
     let cloud = match OpenStack::start() {
@@ -122,15 +138,8 @@ async fn routers_come_and_go_on_openstack_however_often_the_host_is_killed() {
         host.delete(&kind(), router).await;
     }
     host.kill().await;
-    host.until(&kind(), <[Value]>::is_empty).await;
-    nothing_is_left(&cloud);
+    clean_up(&cloud, &host).await;
     assert_eq!(cloud.deleted_servers().len(), 3);
-    assert_eq!(beside_another(&cloud), Vec::<String>::new());
-    let recorded = host.recorded();
-    assert!(recorded.contains("router.boot"));
-    for secret in [PASSWORD, TOKEN_BEGINS] {
-        assert!(!recorded.contains(secret), "{secret}");
-    }
 }
 
 async fn a_port_is_plugged_in_while_the_server_runs(cloud: &OpenStack, host: &mut Process, edge: &Value) {
@@ -173,4 +182,147 @@ async fn a_server_is_replaced_by_one_of_another_image(cloud: &OpenStack, host: &
     assert_eq!(servers.len(), 2);
     let of_branch = servers.iter().find(|server| server["name"] == "branch");
     assert_eq!(of_branch.expect("it is there")["image"]["id"], SECOND_IMAGE);
+}
+
+/// Boots a server with a port, as the driver does, and returns its id. Its spawn takes some seconds.
+fn boot(cloud: &OpenStack, port: &Value) -> Value {
+    let wanted = json!({"server": {
+        "name": "twice", "imageRef": SECOND_IMAGE, "flavorRef": "router-small", "networks": [{"port": port}],
+        "metadata": {"spawn-seconds": "5"},
+    }});
+    let (status, answer) = cloud.send(Service::Compute, "POST", "/servers", Some(&wanted));
+    assert_eq!(status, 202, "nova takes it: {answer}");
+    answer["server"]["id"].clone()
+}
+
+/// Waits until a server is built, and returns its status.
+async fn until_built(cloud: &OpenStack, server: &Value) -> Value {
+    loop {
+        let servers = cloud.servers();
+        let built = servers
+            .iter()
+            .find(|row| row["id"] == *server && row["status"] != "BUILD");
+        match built {
+            Some(row) => return row["status"].clone(),
+            None => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_second_boot_with_the_same_port_takes_the_port_from_the_first_so_the_host_must_not_send_it() {
+    let cloud = match OpenStack::start() {
+        Ok(cloud) => cloud,
+        Err(skip) => return skip.print(),
+    };
+    let port = || {
+        let mut ports = cloud.ports().into_iter();
+        ports
+            .find(|port| port["mac_address"] == "fa:16:3e:00:00:01")
+            .expect("it is there")
+    };
+    let first = boot(&cloud, &port()["id"]);
+    let second = boot(&cloud, &port()["id"]);
+    assert_eq!(until_built(&cloud, &first).await, "ACTIVE");
+    assert_eq!(until_built(&cloud, &second).await, "ERROR");
+    assert_eq!(port()["device_id"], "", "the server that works has lost its port");
+    assert_eq!(beside_another(&cloud).len(), 1, "the stories would have seen it");
+}
+
+/// Pseudorandom numbers, the same in each run (SplitMix64).
+struct Chance(u64);
+
+impl Chance {
+    /// A number below another one.
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % most
+    }
+}
+
+/// What people want in a round: other ports of one router, and the other one anew or gone.
+async fn wish(host: &Process, first: &[Value], round: usize, chance: &mut Chance) {
+    let routers = host.objects(&kind()).await;
+    let with = |name: &str| routers.iter().find(|router| router["metadata"]["name"] == name);
+    let edge = with("edge").expect("nobody deletes it");
+    let ports = [
+        json!({"network": OFFICE, "mac": "fa:16:3e:00:00:01"}),
+        json!({"network": GUESTS, "mac": "fa:16:3e:00:00:02"}),
+    ];
+    let ports = &ports[..1 + round % 2];
+    host.patch(edge, json!({"spec": {"ports": ports}})).await;
+    match with("branch") {
+        None => {
+            let branch = named(first, "branch");
+            let made = json!({
+                "apiVersion": branch["apiVersion"], "kind": branch["kind"], "spec": branch["spec"],
+                "metadata": {"name": "branch", "namespace": "team-a"},
+            });
+            host.cluster.apply(&made).await.expect("made again");
+        }
+        Some(branch) if chance.below(3) == 0 => host.delete(&kind(), branch).await,
+        Some(branch) => {
+            let request = json!({"request.polity.dev/rebuild": round.to_string()});
+            host.patch(branch, json!({"metadata": {"annotations": request}}))
+                .await;
+        }
+    }
+}
+
+/// Waits until the host has worked for people's last wish.
+async fn until_it_works(host: &Process) {
+    let status = |routers: &[Value]| {
+        routers
+            .iter()
+            .map(|router| router["status"].clone())
+            .collect::<Vec<_>>()
+    };
+    let before = status(&host.objects(&kind()).await);
+    host.until(&kind(), |routers| status(routers) != before).await;
+}
+
+#[tokio::test]
+#[ignore = "each kill takes half a minute, most of it until the lease of the killed host has ended"]
+async fn twenty_kills_at_any_moment_leave_one_server_for_each_router_and_nothing_in_the_end() {
+    let cloud = match OpenStack::start() {
+        Ok(cloud) => cloud,
+        Err(skip) => return skip.print(),
+    };
+    let mut chance = Chance(7);
+    let mut host = begin(&cloud).await;
+    let first = host.until(&kind(), |routers| routers.len() == 2).await;
+    until_it_works(&host).await;
+    for round in 1..=20 {
+        let moment = Duration::from_millis(chance.below(6_000));
+        // The moment of the kill is what the test is about.
+        tokio::time::sleep(moment).await;
+        let shown: Vec<String> = host.objects(&kind()).await.iter().map(shown).collect();
+        eprintln!("kill {round} after {moment:?}: {}", shown.join(", "));
+        host.kill().await;
+        wish(&host, &first, round, &mut chance).await;
+        until_it_works(&host).await;
+    }
+    let routers = host.until(&kind(), |routers| routers.iter().all(rests)).await;
+    for router in &routers {
+        let server = router["status"]["instance"].as_str().expect("it has one");
+        let configured = cloud.configuration(server);
+        assert_eq!(macs(&configured["ports"]), macs(&router["spec"]["ports"]));
+    }
+    assert_eq!(cloud.servers().len(), routers.len());
+    eprintln!("{} servers came and went", cloud.deleted_servers().len());
+    clean_up(&cloud, &host).await;
+}
+
+/// A router as a line shows it.
+fn shown(router: &Value) -> String {
+    let status = &router["status"];
+    let doubt = if is_empty(&status["pending"]) {
+        ""
+    } else {
+        " in doubt"
+    };
+    let name = router["metadata"]["name"].as_str().unwrap_or_default();
+    format!("{name} {}{doubt}", status["machineState"].as_str().unwrap_or("-"))
 }

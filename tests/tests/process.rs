@@ -12,7 +12,7 @@ use polity_tests::examples;
 use serde_json::Value;
 
 /// How often a test looks.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The process, ended when dropped.
 pub(crate) struct Process {
