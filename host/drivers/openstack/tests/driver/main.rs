@@ -9,5 +9,6 @@ mod hostile;
 mod lists;
 mod management;
 mod ports;
+mod recorded;
 mod resolving;
 mod routers;
