@@ -10,6 +10,9 @@ use crate::error::bounded;
 use crate::id::mac;
 use crate::{Config, network, task};
 
+/// The path of its configuration.
+const CONFIG: [&str; 3] = ["v1", "system", "config"];
+
 /// A server whose appliance is asked.
 struct Appliance<'a> {
     owned: Owned<'a>,
@@ -53,18 +56,26 @@ pub(crate) async fn stats(cx: &Context) -> Result<Value, Failure> {
     Ok(json!({"traffic": counted}))
 }
 
-/// `config.push`: the appliance has taken the configuration when it answers, so the task has ended by then.
+/// `config.push`: the appliance has taken the configuration when it answers, so the task has ended by then. If it
+/// did not answer in time, the next push finds the configuration there.
 pub(crate) async fn push(cx: &Context) -> Result<Value, Failure> {
     let appliance = find(cx).await?;
     let address = appliance.address.as_deref().ok_or_else(|| appliance.silent())?;
+    let wanted = &cx.arguments()["config"];
+    let taken = Ok(json!({"task": task::pushed(cx, &appliance.server.id)}));
+    let look = Request::get("appliance").at(address).path(CONFIG);
+    let stands = cx.send(look.keep(["configuration"])).await?;
+    if stands.is_success() && stands.body["configuration"] == *wanted {
+        return taken;
+    }
     let request = Request::change("PUT", "appliance", &appliance.owned)
         .at(address)
-        .path(["v1", "system", "config"])
+        .path(CONFIG)
         .keep(["message"])
-        .json(&cx.arguments()["config"]);
+        .json(wanted);
     let seen = cx.send(request).await?;
     if seen.is_success() {
-        return Ok(json!({"task": task::pushed(cx, &appliance.server.id)}));
+        return taken;
     }
     let words = seen.body["message"]
         .as_str()

@@ -260,6 +260,23 @@ fn a_configuration_that_the_appliance_refuses_is_a_failure_with_its_words() {
 }
 
 #[test]
+fn a_configuration_that_stands_is_not_pushed_again() {
+    let (mut bench, id) = answering(shown());
+    for (config, pushes) in [("a", 1), ("a", 1), ("b", 2), ("a", 3)] {
+        bench
+            .call("config.push", json!({"id": id, "config": {"text": config}}))
+            .unwrap();
+        assert_eq!(bench.cloud().pushed.len(), pushes);
+    }
+    // An appliance that does not say what it has gets it each time.
+    bench.cloud().answer("GET v1/system/config", Reply::new(404, ""));
+    bench
+        .call("config.push", json!({"id": id, "config": {"text": "a"}}))
+        .unwrap();
+    assert_eq!(bench.cloud().pushed.len(), 4);
+}
+
+#[test]
 fn an_id_of_no_task_is_of_no_task() {
     let mut bench = Bench::new();
     let long = "a".repeat(256);

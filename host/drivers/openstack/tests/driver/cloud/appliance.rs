@@ -21,6 +21,7 @@ impl Cloud {
         };
         match (request.method.as_str(), request.path.join("/").as_str()) {
             ("GET", "v1/system/interfaces") => reply,
+            ("GET", "v1/system/config") => Reply::json(200, json!({"configuration": self.pushed.last()})),
             ("PUT", "v1/system/config") => {
                 let config = body(request);
                 self.pushed.push(config.clone());
