@@ -60,7 +60,9 @@ async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
     host.until(&kind(MCM, "Machine"), launched).await;
     host.kill().await;
     let machines = host
-        .until(&kind(MCM, "Machine"), |all| all_have(all, 2, |machine| machine["status"]["providerID"].is_string()))
+        .until(&kind(MCM, "Machine"), |all| {
+            all_have(all, 2, |machine| machine["status"]["providerID"].is_string())
+        })
         .await;
     assert_eq!(
         moto.instances(ACCOUNT, "running").len(),
@@ -122,9 +124,10 @@ async fn a_machine_is_in_the_account_of_its_team_and_nobody_helps_himself_to_ano
         borrowed.any(|machine| condition(machine, "PrincipalUsageAllowed")["status"] == "False")
     };
     let made = |machine: &Value| machine["status"]["providerID"].is_string();
-    host
-        .until(&kind(MCM, "Machine"), |all| all_have(&own(all), 2, made) && denied(all))
-        .await;
+    host.until(&kind(MCM, "Machine"), |all| {
+        all_have(&own(all), 2, made) && denied(all)
+    })
+    .await;
     let in_each = |state: &str| TEAMS.map(|(_, account)| moto.instances(account, state).len());
     assert_eq!(in_each("running"), [1, 1]);
     for account in [ACCOUNT, "111111111111"] {
@@ -140,7 +143,11 @@ async fn a_machine_is_in_the_account_of_its_team_and_nobody_helps_himself_to_ano
             .map(|connection| condition(connection, "Reachable")["status"] == "True");
         reached.eq([true])
     };
-    while !reached(&host.objects(&kind("polity.dev/v1alpha1", "CloudConnection")).await) {
+    while !reached(
+        &host
+            .objects(&kind("polity.dev/v1alpha1", "CloudConnection"))
+            .await,
+    ) {
         tokio::time::sleep(LOOK_EVERY).await;
     }
 

@@ -50,12 +50,11 @@ impl Process {
         (self.child, self.cluster) = start(self.example.path(), self.data.path()).await;
     }
 
-    /// The objects of a kind in the namespace of the examples.
+    /// The objects of a kind.
     pub(crate) async fn objects(&self, kind: &Kind) -> Vec<Value> {
         let query = ListQuery {
             latest: true,
             limit: 100,
-            namespace: Some("team-a".to_owned()),
             ..ListQuery::all(kind.clone())
         };
         match self.cluster.read(&Question::Objects(query)).await {
@@ -65,8 +64,10 @@ impl Process {
     }
 
     /// Waits until the objects of a kind are as wanted. Who waits is ended from outside where that never comes.
-    pub(crate) async fn until(&self, kind: &Kind, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    pub(crate) async fn until(&mut self, kind: &Kind, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         loop {
+            let ended = self.child.try_wait().expect("a child");
+            assert!(ended.is_none(), "the host ended: {ended:?}");
             let objects = self.objects(kind).await;
             if is_so(&objects) {
                 return objects;
