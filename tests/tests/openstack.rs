@@ -218,7 +218,7 @@ async fn until_built(cloud: &OpenStack, server: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_second_boot_with_the_same_port_takes_the_port_from_the_first_so_the_host_must_not_send_it() {
+async fn two_boots_with_the_same_port_leave_a_server_without_it_so_the_host_must_not_send_a_second_one() {
     let cloud = match OpenStack::start() {
         Ok(cloud) => cloud,
         Err(skip) => return skip.print(),
@@ -229,11 +229,16 @@ async fn a_second_boot_with_the_same_port_takes_the_port_from_the_first_so_the_h
             .find(|port| port["mac_address"] == "fa:16:3e:00:00:01")
             .expect("it is there")
     };
-    let first = boot(&cloud, &port()["id"]);
-    let second = boot(&cloud, &port()["id"]);
-    assert_eq!(until_built(&cloud, &first).await, "ACTIVE");
-    assert_eq!(until_built(&cloud, &second).await, "ERROR");
-    assert_eq!(port()["device_id"], "", "the server that works has lost its port");
+    let servers = [boot(&cloud, &port()["id"]), boot(&cloud, &port()["id"])];
+    let mut works = Vec::new();
+    for server in servers {
+        if until_built(&cloud, &server).await == "ACTIVE" {
+            works.push(server);
+        }
+    }
+    // Usually one ends in ERROR, and gives back the port of the other one.
+    let has_lost_it = |server: &Value| port()["device_id"] != *server;
+    assert!(works.iter().any(has_lost_it), "a server works without its port");
     assert_eq!(beside_another(&cloud).len(), 1, "the stories would have seen it");
 }
 
