@@ -17,7 +17,8 @@ mod version;
 pub use config::Config;
 pub use fleet::{Fleet, Member, PARTS};
 pub use metadata::{
-    CHANGES_ALLOWED, NodeMetadata, PACKAGES_ENSURED, READY, Versions, current_version, desired_version,
+    CHANGES_ALLOWED, NodeMetadata, PACKAGES_ENSURED, READY, UPGRADE, Versions, current_version,
+    desired_version,
 };
 pub use nodes::{page, whole};
 pub use orb::{

@@ -10,6 +10,8 @@ use crate::is_package;
 pub const CHANGES_ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
 /// Written by the agent: `false` from before its first change until after its last change and the reboot.
 pub const READY: &str = "alpha.node.caos.ch/ready";
+/// Written by orbiter with the wanted versions: what kubeadm does on this node, `apply` or `node`.
+pub const UPGRADE: &str = "alpha.node.caos.ch/upgrade";
 /// The condition with which an agent reports its state to people. Orbiter does not read it.
 pub const PACKAGES_ENSURED: &str = "PackagesEnsured";
 

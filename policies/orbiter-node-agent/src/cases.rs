@@ -81,6 +81,7 @@ impl Words for Case {
 const EARLIER: &str = "2025-12-31T23:00:00Z";
 
 const READY: &str = "alpha.node.caos.ch/ready";
+const UPGRADE: &str = "alpha.node.caos.ch/upgrade";
 const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
 const DESIRED: &str = "alpha.kubelet.caos.ch/desired-version";
 const CURRENT: &str = "alpha.kubelet.caos.ch/current-version";
@@ -100,6 +101,14 @@ fn condition(status: &str, reason: &str, message: &str, since: &str) -> Value {
 /// Work that succeeded, in this boot.
 fn done(kubelet: &str, boot: &str) -> Value {
     json!({"versions": {"kubelet": kubelet}, "state": "done", "bootId": boot})
+}
+
+/// Work that the machine refused, in this boot.
+fn refused(kubelet: &str, reason: &str) -> Value {
+    json!({
+        "versions": {"kubelet": kubelet}, "state": "failed", "bootId": "b-1",
+        "error": {"code": "failed-precondition", "message": "want another one first", "reason": reason},
+    })
 }
 
 /// There is no Node. The machine is initialized or not.
@@ -329,6 +338,60 @@ orb_21_what_failed_before_stays_said_while_it_is_tried_again:
         })
         .works("b-1", json!({"versions": {"kubelet": "1.30.4"}, "state": "running"}))
         .after(10);
+
+orb_21_a_node_that_upgrades_kubernetes_tells_its_machine_how:
+    behind("false", "true")
+        .edited(|node| node["metadata"]["annotations"][UPGRADE] = "apply".into())
+        .acts([r#"node.ensure {"node":"n","versions":{"kubelet":"1.30.4"},"upgrade":"apply"}"#])
+        .notes("21a")
+        .says("Changing", "packages are being installed")
+        .after(10);
+
+orb_21_a_way_to_upgrade_that_does_not_exist_never_reaches_the_machine:
+    behind("false", "true")
+        .edited(|node| node["metadata"]["annotations"][UPGRADE] = "apply --force".into())
+        .fails_for(
+            "InvalidUpgrade",
+            Code::InvalidArgument,
+            "\"apply --force\" in alpha.node.caos.ch/upgrade is neither apply nor node",
+        );
+
+orb_21_what_the_machine_refuses_is_said_with_its_reason_and_tried_again:
+    behind("false", "true")
+        .works("b-1", refused("1.30.4", "VersionSkew"))
+        .acts([ENSURE])
+        .notes("21a")
+        .fails_for("VersionSkew", Code::FailedPrecondition, "want another one first");
+
+orb_21_a_reason_that_nobody_knows_is_a_failure_like_others:
+    behind("false", "true")
+        .works("b-1", refused("1.30.4", "Moonlight"))
+        .acts([ENSURE])
+        .notes("21a")
+        .fails_for("EnsureFailed", Code::FailedPrecondition, "want another one first");
+
+orb_21_what_the_machine_refused_stays_said_while_it_is_tried_again:
+    behind("false", "true")
+        .edited(|node| {
+            node["status"]["conditions"][1] = condition("False", "DiskFull", "make room", EARLIER);
+        })
+        .works("b-1", json!({"versions": {"kubelet": "1.30.4"}, "state": "running"}))
+        .after(10);
+
+orb_21_what_failed_after_everything_was_installed_is_not_ready:
+    current("false", "true")
+        .works("b-1", refused("1.30.2", "UpgradeFailed"))
+        .acts([r#"node.ensure {"node":"n","versions":{"kubelet":"1.30.2"}}"#])
+        .notes("21a")
+        .fails_for("UpgradeFailed", Code::FailedPrecondition, "want another one first");
+
+orb_06_what_a_new_machine_refuses_is_tried_again:
+    absent(false)
+        .answers("node.versions", json!({"node": "n", "versions": {}}))
+        .works("b-1", refused("1.30.2", "DiskFull"))
+        .acts([r#"node.ensure {"node":"n","versions":{"kubelet":"1.30.2"}}"#])
+        .notes("06")
+        .failed(Code::FailedPrecondition, "want another one first");
 
 orb_21_garbage_never_reaches_the_machine:
     behind("false", "true")

@@ -12,6 +12,15 @@ pub(crate) const CHANGING: &str = "Changing";
 pub(crate) const NO_SUCH_VERSION: &str = "NoSuchVersion";
 /// The reason: the packages could not be installed for another cause.
 pub(crate) const ENSURE_FAILED: &str = "EnsureFailed";
+/// The reasons with which a machine refuses work.
+pub(crate) const REFUSALS: [&str; 6] = [
+    "KubeadmMissing",
+    "NotJoined",
+    "VersionSkew",
+    "PackageHeld",
+    "DiskFull",
+    "UpgradeFailed",
+];
 
 /// Gives the machine the versions that its Node wants.
 pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) -> Result<(), Stop> {
@@ -37,7 +46,9 @@ pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) 
     if first {
         cx.note("ORB-10");
         node.set_current(&told.desired, &installed.versions);
-        let done = installed.versions == told.desired && !(reboot.required && working.is_of_this_boot());
+        let done = installed.versions == told.desired
+            && working.failure(&told.desired).is_none()
+            && !(reboot.required && working.is_of_this_boot());
         node.set_ready(done);
         if done {
             return Ok(());
@@ -47,7 +58,8 @@ pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) 
         return Err(Stop::wait(SOON, CHANGING, "packages are to be installed"));
     }
     let news = measure(cx, &mut node, &told, &installed.versions);
-    if installed.versions != told.desired {
+    // kubeadm may have failed after all packages were installed.
+    if installed.versions != told.desired || working.failure(&told.desired).is_some() {
         return change(cx, &mut node, name, &told, working).await;
     }
     let reboots = reboot.required && working.is_of_this_boot();
@@ -106,6 +118,7 @@ async fn change(
         let failure = Failure::new(Code::InvalidArgument, message);
         return Err(Stop::failed("InvalidVersion", failure));
     }
+    let upgrade = node.upgrade().because("InvalidUpgrade")?;
     permitted(cx, node, told)?;
     if told.ready != Some(false) {
         if node.told().ready != Some(false) {
@@ -115,7 +128,7 @@ async fn change(
         return Err(Stop::wait(SOON, CHANGING, "packages are to be installed"));
     }
     let failure = working.failure(&told.desired);
-    cx.act(agent::ensure(name, &told.desired))
+    cx.act(agent::ensure(name, &told.desired, upgrade))
         .await
         .because(ENSURE_FAILED)?;
     cx.note("ORB-21a");
@@ -127,11 +140,17 @@ async fn change(
         ));
     };
     // The work starts again at once. The retry policy decides when it is checked.
-    let reason = match failure.code {
+    Err(Stop::failed(reason(working, &told.desired, &failure), failure))
+}
+
+/// Why the work with these versions failed, in one word.
+pub(crate) fn reason(working: &Working, versions: &Versions, failure: &Failure) -> &'static str {
+    let told = working.refusal(versions);
+    let known = REFUSALS.into_iter().find(|known| Some(*known) == told);
+    known.unwrap_or(match failure.code {
         Code::NotFound => NO_SUCH_VERSION,
         _ => ENSURE_FAILED,
-    };
-    Err(Stop::failed(reason, failure))
+    })
 }
 
 /// Whether orbiter lets the agent change its machine, and nothing else prevents it.

@@ -1,10 +1,13 @@
 //! The agent's own Node: the only object it sees and writes.
 
-use orbiter_api::{NodeMetadata, PACKAGES_ENSURED, READY, Versions, current_version, desired_version};
+use orbiter_api::{
+    NodeMetadata, PACKAGES_ENSURED, READY, UPGRADE, Versions, current_version, desired_version,
+};
+use polity_sdk::cloud::agent::Upgrade;
 use polity_sdk::kube::node::{NodeCondition, NodeSpec, NodeStatus};
 use polity_sdk::prelude::*;
 
-use crate::follow::{ENSURE_FAILED, NO_SUCH_VERSION};
+use crate::follow::{ENSURE_FAILED, NO_SUCH_VERSION, REFUSALS};
 
 /// A Node, as its own agent sees it. The agent works before there is one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +37,18 @@ impl OwnNode {
     /// The annotations by which orbiter and the agent communicate.
     pub(crate) fn told(&self) -> NodeMetadata {
         NodeMetadata::read(&self.metadata.annotations)
+    }
+
+    /// What kubeadm does on this node, as orbiter has written it; `None` if it has not.
+    pub(crate) fn upgrade(&self) -> Result<Option<Upgrade>, Failure> {
+        let Some(word) = self.metadata.annotations.get(UPGRADE) else {
+            return Ok(None);
+        };
+        let garbage = || {
+            let message = format!("{word:.80?} in {UPGRADE} is neither apply nor node");
+            Failure::new(Code::InvalidArgument, message)
+        };
+        Upgrade::read(word).ok_or_else(garbage).map(Some)
     }
 
     /// Reports to orbiter whether the agent is done.
@@ -69,7 +84,8 @@ impl OwnNode {
         let mut conditions = self.status.conditions.iter();
         let known = conditions.find(|known| known.kind == PACKAGES_ENSURED);
         let reason = known.and_then(|known| known.reason.as_deref());
-        reason.is_some_and(|reason| [NO_SUCH_VERSION, ENSURE_FAILED].contains(&reason))
+        let mut failures = [NO_SUCH_VERSION, ENSURE_FAILED].into_iter().chain(REFUSALS);
+        reason.is_some_and(|reason| failures.any(|failure| failure == reason))
     }
 
     /// Reports the state of the agent to people.

@@ -4,7 +4,7 @@
 use orbiter_api::{Because, Stop};
 use polity_sdk::cloud::agent::{self, Seed, Working};
 
-use crate::follow::ENSURE_FAILED;
+use crate::follow::{ENSURE_FAILED, reason};
 use crate::{Cx, FAILED, is_own};
 
 /// Installs the packages that were given with the agent, reboots once, and reports that the machine is prepared.
@@ -23,12 +23,14 @@ pub(crate) async fn prepare(cx: &Cx, name: &str, seed: &Seed, working: &Working)
     let done = working.work.as_ref().is_some_and(|work| work.boot_id.is_some());
     if installed.versions != seed.versions || !done {
         let failure = working.failure(&seed.versions);
-        cx.act(agent::ensure(name, &seed.versions))
+        cx.act(agent::ensure(name, &seed.versions, None))
             .await
             .because(ENSURE_FAILED)?;
         cx.note("ORB-06");
         // The work starts again at once. The retry policy decides when it is checked.
-        failure.map_or(Ok(()), Err).because(ENSURE_FAILED)?;
+        if let Some(failure) = failure {
+            return Err(Stop::failed(reason(working, &seed.versions, &failure), failure));
+        }
         return Err(Stop::wait(pause, "Preparing", "packages are being installed"));
     }
     if working.is_of_this_boot() {

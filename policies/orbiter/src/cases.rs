@@ -157,6 +157,36 @@ fn changing(worker_node: Value) -> Case {
     .known("cursor", 1.into())
 }
 
+/// Two of three control planes, whose packages have kubeadm among them. The first is to get another version.
+fn applies(other: Value) -> Case {
+    let mut first = node("o-cp-0");
+    first["metadata"]["annotations"][ALLOWED] = "true".into();
+    empty(0)
+        .config(json!({"kubernetesPackages": ["kubeadm", "kubelet"]}))
+        .machine(cp(), Some(first))
+        .machine(machine("o-cp-1", "cp", "control-plane"), Some(other))
+        .known(
+            "changing",
+            json!({"node": "o-cp-0", "uid": "uid-o-cp-0", "since": EARLIER, "from": "1.30.2"}),
+        )
+        .known("cursor", 0.into())
+        .edited(|object| {
+            object["spec"]["controlPlane"]["nodes"] = 3.into();
+            object["spec"]["versions"]["kubernetes"] = "1.30.4".into();
+        })
+}
+
+/// The write after which a node wants kubeadm and kubelet 1.30.4.
+fn wants_kubeadm(node: &str, upgrade: &str) -> String {
+    format!(
+        concat!(
+            r#"patch Node {} {{"metadata":{{"annotations":{{"alpha.kubeadm.caos.ch/desired-version":"1.30.4","#,
+            r#""alpha.kubelet.caos.ch/desired-version":"1.30.4","alpha.node.caos.ch/upgrade":"{}"}}}}}}"#
+        ),
+        node, upgrade
+    )
+}
+
 fn machine(name: &str, pool: &str, tier: &str) -> Value {
     json!({
         "id": format!("id-{name}"), "name": name, "pool": pool, "tier": tier, "nodeName": name,
@@ -675,6 +705,54 @@ orb_19_an_empty_node_is_told_what_it_needs_in_one_write:
         .acts([concat!(
             r#"patch Node o-w-0 {"metadata":{"annotations":{"alpha.containerd.caos.ch/desired-version":"1.7.2","#,
             r#""alpha.kubelet.caos.ch/desired-version":"1.30.4"}}}"#
+        )])
+        .notes("01 02 16 17 18 19")
+        .writes("draining", Value::Null)
+        .waits(30, "Updating", "node o-w-0 is told what it needs");
+
+orb_19_the_first_control_plane_applies_the_upgrade:
+    applies(node("o-cp-1"))
+        .acts([
+            &CORDON.replace("o-w-0", "o-cp-0"),
+            &wants_kubeadm("o-cp-0", "apply"),
+        ])
+        .notes("01 02 16 17 18 19")
+        .waits(30, "Updating", "node o-cp-0 is told what it needs");
+
+orb_19_a_control_plane_after_another_one_only_follows:
+    applies({
+            let mut node = node("o-cp-1");
+            node["metadata"]["annotations"]["alpha.kubelet.caos.ch/current-version"] = "1.30.4".into();
+            node
+        })
+        .acts([
+            &CORDON.replace("o-w-0", "o-cp-0"),
+            &wants_kubeadm("o-cp-0", "node"),
+        ])
+        .notes("01 02 16 17 18 19")
+        .waits(30, "Updating", "node o-cp-0 is told what it needs");
+
+orb_19_a_worker_never_applies_the_upgrade:
+    changing(cordoned(allowed("1.30.2", "1.30.2", "true")))
+        .config(json!({"kubernetesPackages": ["kubeadm", "kubelet"]}))
+        .edited(|object| object["spec"]["versions"]["kubernetes"] = "1.30.4".into())
+        .known("draining", json!({"uid": "uid-o-w-0"}))
+        .acts([&wants_kubeadm("o-w-0", "node")])
+        .notes("01 02 16 17 18 19")
+        .writes("draining", Value::Null)
+        .waits(30, "Updating", "node o-w-0 is told what it needs");
+
+orb_19_without_kubeadm_nothing_is_upgraded:
+    changing({
+            let mut node = cordoned(allowed("1.30.2", "1.30.2", "true"));
+            node["metadata"]["annotations"]["alpha.node.caos.ch/upgrade"] = "node".into();
+            node
+        })
+        .edited(|object| object["spec"]["versions"]["kubernetes"] = "1.30.4".into())
+        .known("draining", json!({"uid": "uid-o-w-0"}))
+        .acts([concat!(
+            r#"patch Node o-w-0 {"metadata":{"annotations":{"alpha.kubelet.caos.ch/desired-version":"1.30.4","#,
+            r#""alpha.node.caos.ch/upgrade":null}}}"#
         )])
         .notes("01 02 16 17 18 19")
         .writes("draining", Value::Null)

@@ -56,7 +56,9 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
     if !member.metadata.wants(&needed) {
         drain::empty(cx, orb, fleet, &member, &mut node, "ORB-18").await?;
         // One write contains all packages.
-        write(cx, &node, annotated(member.metadata.want(&needed).into())).await?;
+        let mut wants = member.metadata.want(&needed);
+        wants.extend(version::upgrade(fleet, &member, &needed));
+        write(cx, &node, annotated(wants.into())).await?;
         cx.note("ORB-19");
         let next = Next::after(cx.config().pause);
         return Err(Stop {

@@ -1,9 +1,13 @@
 //! The version that is needed now: the next step on the way to the version that a person wants.
 
-use orbiter_api::{Config, Fleet, Member, NoStep, Orb, Release, Stop, Versions, next_step};
+use orbiter_api::{Config, Fleet, Member, NoStep, Orb, Release, Stop, UPGRADE, Versions, next_step};
+use polity_sdk::cloud::agent::Upgrade;
+use serde_json::Value;
 
 /// The package that shows which release of Kubernetes a node has.
 pub(crate) const KUBELET: &str = "kubelet";
+/// The package with which Kubernetes is upgraded.
+const KUBEADM: &str = "kubeadm";
 
 /// The versions that every node needs now.
 pub(crate) fn needed(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Versions, Stop> {
@@ -45,6 +49,24 @@ pub(crate) fn first(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Version
         versions.extend(config.of_kubernetes(version));
     }
     Ok(versions)
+}
+
+/// The annotation that says what kubeadm does on a node that gets these versions: the first control plane that gets
+/// them upgrades the cluster. Without kubeadm among them it is removed.
+pub(crate) fn upgrade(fleet: &Fleet, member: &Member, needed: &Versions) -> Option<(String, Value)> {
+    if !needed.contains_key(KUBEADM) {
+        let annotations = &member.node.as_ref()?.metadata.annotations;
+        return annotations
+            .get(UPGRADE)
+            .map(|_| (UPGRADE.to_owned(), Value::Null));
+    }
+    let mut control_planes = fleet.members.iter().filter(|member| member.is_control_plane());
+    let has_it = |member: &Member| member.metadata.current.get(KUBELET) == needed.get(KUBELET);
+    let upgrade = match member.is_control_plane() && !control_planes.any(has_it) {
+        true => Upgrade::Apply,
+        false => Upgrade::Node,
+    };
+    Some((UPGRADE.to_owned(), upgrade.as_str().into()))
 }
 
 /// The release of a node's kubelet; `None` until its agent has reported it.

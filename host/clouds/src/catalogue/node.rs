@@ -41,7 +41,6 @@ const SERVICE: &str = "node@1";
 /// The operations by name. Whatever takes longer than a call is work, whose progress `node.work` tells.
 pub fn operations() -> Vec<Named> {
     use OperationEffect::{Change, Read};
-    let ensure = with(node(), json!({"versions": versions()}));
     let packages = json!({"type": "array", "items": package(), "maxItems": MOST_PACKAGES});
     let seed = json!({"node": name(), "versions": versions(), "initialized": {"type": "boolean"}});
     let nothing = || fields(json!({}));
@@ -76,8 +75,9 @@ pub fn operations() -> Vec<Named> {
         ),
         operation(
             ENSURE,
-            "Begins to install exactly these versions and to hold them; joins the same work that runs.",
-            (Change, ensure, nothing()),
+            "Begins to install exactly these versions and to hold them, and to upgrade Kubernetes in between if it is \
+             said how; joins the same work that runs.",
+            (Change, ensuring(), nothing()),
         ),
         operation(
             INITIALIZED,
@@ -97,13 +97,38 @@ fn node() -> Value {
     json!({"node": name()})
 }
 
+/// The schema of the arguments of `node.ensure`.
+fn ensuring() -> Value {
+    json!({
+        "type": "object", "required": ["node", "versions"], "additionalProperties": false,
+        "properties": {"node": name(), "versions": versions(), "upgrade": upgrade()},
+    })
+}
+
+/// What kubeadm does between the packages: it upgrades the cluster, or this node alone.
+fn upgrade() -> Value {
+    json!({"enum": ["apply", "node"]})
+}
+
 /// The schema of the answer of `node.work`.
 fn working() -> Value {
+    let reasons = [
+        "KubeadmMissing",
+        "NotJoined",
+        "VersionSkew",
+        "PackageHeld",
+        "DiskFull",
+        "UpgradeFailed",
+    ];
+    let error = json!({
+        "type": "object", "required": ["code", "message"], "additionalProperties": false,
+        "properties": {"code": text(), "message": text(), "reason": {"enum": reasons}},
+    });
     let work = json!({
         "type": "object", "required": ["versions", "state"], "additionalProperties": false,
         "properties": {
-            "versions": versions(), "state": {"enum": ["running", "done", "failed"]}, "bootId": text(),
-            "error": fields(json!({"code": text(), "message": text()})),
+            "versions": versions(), "upgrade": upgrade(), "state": {"enum": ["running", "done", "failed"]},
+            "bootId": text(), "error": error,
         },
     });
     json!({

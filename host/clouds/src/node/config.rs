@@ -26,6 +26,10 @@ pub struct NodeConfig {
     /// The command that reboots the machine. The default is `systemctl reboot`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot_command: Option<Vec<String>>,
+    /// The command that restarts the kubelet after an upgrade. The default is `systemctl daemon-reload`, then
+    /// `systemctl restart kubelet`; below a root other than `/` the kubelet is not restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet_restart_command: Option<Vec<String>>,
 }
 
 fn root() -> PathBuf {

@@ -1,6 +1,6 @@
 //! Manages the packages of a Debian system with apt and dpkg, and its boots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use polity_core::contract::{Code, Failure};
 
 use super::config::NodeConfig;
-use super::memory::{Versions, WorkError};
+use super::memory::{Reason, Versions, WorkError};
 
 /// The most characters of a command's error output that are kept. Its end has the reason.
 const KEPT: usize = 600;
@@ -19,6 +19,7 @@ pub(crate) struct Debian {
     root: PathBuf,
     dry_run: bool,
     reboot: Option<Vec<String>>,
+    restart_kubelet: Option<Vec<String>>,
 }
 
 impl Debian {
@@ -27,14 +28,14 @@ impl Debian {
             root: config.root.clone(),
             dry_run: config.dry_run,
             reboot: config.reboot_command.clone(),
+            restart_kubelet: config.kubelet_restart_command.clone(),
         }
     }
 
     /// The installed packages among these, with dpkg's versions.
     pub(crate) fn installed(&self, packages: &[String]) -> Result<BTreeMap<String, String>, Failure> {
-        let mut query = Command::new("dpkg-query");
+        let mut query = self.dpkg_query();
         query
-            .arg(format!("--admindir={}", self.path("var/lib/dpkg").display()))
             .args([
                 "--show",
                 "--showformat=${Package}\t${db:Status-Status}\t${Version}\n",
@@ -56,36 +57,100 @@ impl Debian {
         Ok(lines.collect())
     }
 
-    /// Installs exactly these versions and holds them. Packages that are right already stay as they are.
-    pub(crate) fn ensure(&self, versions: &Versions) -> Result<(), WorkError> {
+    /// Makes apt and dpkg able to work, and reads the repositories.
+    pub(crate) fn refresh(&self) -> Result<(), WorkError> {
         // dpkg may have been interrupted. It must finish before apt can work.
         self.change(self.dpkg().args(["--configure", "-a"]))?;
-        self.change(self.apt("apt-get").args(["-q", "update"]))?;
-        let mut pinned = Vec::new();
-        for (package, wanted) in versions {
-            pinned.push(format!("{package}={}", self.candidate(package, wanted)?));
+        self.change(self.apt("apt-get").args(["-q", "update"]))
+    }
+
+    /// The versions in the repositories that match the wanted ones.
+    pub(crate) fn candidates(&self, versions: &Versions) -> Result<Versions, WorkError> {
+        let candidates = versions.iter().map(|(package, wanted)| {
+            let candidate = self.candidate(package, wanted)?;
+            Ok((package.clone(), candidate))
+        });
+        candidates.collect()
+    }
+
+    /// Installs exactly these versions and holds them. Packages that are right already stay as they are.
+    pub(crate) fn install(&self, candidates: &Versions) -> Result<(), WorkError> {
+        if candidates.is_empty() {
+            return Ok(());
         }
-        let mut install = self.apt("apt-get");
-        install
-            .args(["-q", "-y", "--no-install-recommends", "--allow-downgrades"])
-            .args(["--allow-change-held-packages", "install", "--"])
-            .args(&pinned);
-        self.change(&mut install)?;
-        let held: String = versions
+        self.change(&mut self.installation(self.apt("apt-get"), candidates))?;
+        let held: String = candidates
             .keys()
             .map(|package| format!("{package} hold\n"))
             .collect();
         self.select(&held)
     }
 
+    /// This command of apt, as one that installs exactly these versions.
+    fn installation(&self, mut apt: Command, candidates: &Versions) -> Command {
+        apt.args(["-q", "-y", "--no-install-recommends", "--allow-downgrades"])
+            .args(["--allow-change-held-packages", "install", "--"])
+            .args(
+                candidates
+                    .iter()
+                    .map(|(package, version)| format!("{package}={version}")),
+            );
+        apt
+    }
+
+    /// What an installation of these versions would do. Nothing is changed.
+    pub(crate) fn plan(&self, candidates: &Versions) -> Result<Plan, WorkError> {
+        let mut simulation = self.query("apt-get");
+        simulation.arg("--simulate");
+        let output = succeeded(&mut self.installation(simulation, candidates))?;
+        Ok(Plan::read(&String::from_utf8_lossy(&output.stdout)))
+    }
+
+    /// The packages that are held, whoever holds them.
+    pub(crate) fn held(&self) -> Result<BTreeSet<String>, WorkError> {
+        let mut query = self.dpkg_query();
+        query.args(["--show", "--showformat=${Package}\t${db:Status-Want}\n"]);
+        let output = run(&mut query)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let held = text.lines().filter_map(|line| line.strip_suffix("\thold"));
+        Ok(held.map(str::to_owned).collect())
+    }
+
+    /// Refuses if there is not enough room for these packages.
+    pub(crate) fn has_room_for(&self, packages: &Versions) -> Result<(), WorkError> {
+        let mut needed = 0;
+        for (package, version) in packages {
+            let mut show = self.query("apt-cache");
+            let output = succeeded(show.args(["show", "--", &format!("{package}={version}")]))?;
+            needed += room(&String::from_utf8_lossy(&output.stdout));
+        }
+        let place = ["usr", ""].map(|below| self.path(below));
+        let place = place.iter().find(|place| place.exists()).unwrap_or(&self.root);
+        let mut df = Command::new("df");
+        let output = succeeded(df.args(["--output=avail", "-k", "--"]).arg(place))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let free = text
+            .lines()
+            .last()
+            .and_then(|line| line.trim().parse::<u64>().ok());
+        match free.is_some_and(|free| free < needed) {
+            false => Ok(()),
+            true => Err(WorkError::refused(
+                Reason::DiskFull,
+                format!(
+                    "{} has {} MiB left, and the packages need {} MiB: make room, and it is tried again",
+                    place.display(),
+                    free.unwrap_or_default() / 1024,
+                    needed.div_ceil(1024),
+                ),
+            )),
+        }
+    }
+
     /// The version in a repository that matches the wanted one: exactly that version, or the newest Debian
     /// revision of it.
     fn candidate(&self, package: &str, wanted: &str) -> Result<String, WorkError> {
-        let mut madison = self.apt("apt-cache");
-        if self.dry_run {
-            // In a dry run apt also keeps no cache of what it has read.
-            madison.args(["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]);
-        }
+        let mut madison = self.query("apt-cache");
         let output = succeeded(madison.args(["madison", "--", package]))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let offered: Vec<&str> = text
@@ -96,16 +161,16 @@ impl Debian {
         let made_of_it = offered.iter().find(|offered| upstream(offered) == wanted);
         match exact.or(made_of_it) {
             Some(version) => Ok((*version).to_owned()),
-            None => Err(WorkError {
-                code: Code::NotFound.as_str().to_owned(),
-                message: match offered.as_slice() {
+            None => Err(WorkError::new(
+                Code::NotFound,
+                match offered.as_slice() {
                     [] => format!("no repository offers {package}"),
                     offered => format!(
                         "no repository offers {package} {wanted}, but {}",
                         offered.join(", ")
                     ),
                 },
-            }),
+            )),
         }
     }
 
@@ -146,19 +211,45 @@ impl Debian {
 
     pub(crate) fn reboot(&self) -> Result<(), Failure> {
         let own = ["systemctl", "reboot"].map(str::to_owned).to_vec();
-        let command = self.reboot.clone().unwrap_or(own);
-        let Some((program, arguments)) = command.split_first() else {
+        let command = self.reboot.as_ref().unwrap_or(&own);
+        if command.is_empty() {
             return Err(Failure::new(Code::InvalidArgument, "rebootCommand is empty"));
-        };
-        self.change(Command::new(program).args(arguments))
+        }
+        self.call(command)
             .map_err(|e| Failure::new(Code::Internal, e.message))
     }
 
-    fn path(&self, below: &str) -> PathBuf {
+    /// Restarts the kubelet. Its package does not do that.
+    pub(crate) fn restart_kubelet(&self) -> Result<(), WorkError> {
+        let systemctl = |words: &[&str]| {
+            let words = std::iter::once(&"systemctl").chain(words);
+            self.call(&words.map(|&word| word.to_owned()).collect::<Vec<_>>())
+        };
+        match &self.restart_kubelet {
+            Some(command) => self.call(command),
+            // What does not run there cannot be restarted.
+            None if self.is_below_another_root() => Ok(()),
+            None => {
+                systemctl(&["daemon-reload"])?;
+                systemctl(&["restart", "kubelet"])
+            }
+        }
+    }
+
+    /// Runs a command with its arguments.
+    fn call(&self, command: &[String]) -> Result<(), WorkError> {
+        match command.split_first() {
+            Some((program, arguments)) => self.change(Command::new(program).args(arguments)),
+            None => Ok(()),
+        }
+    }
+
+    /// A path below this system's root.
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
         self.root.join(below)
     }
 
-    fn is_below_another_root(&self) -> bool {
+    pub(crate) fn is_below_another_root(&self) -> bool {
         self.root != Path::new("/")
     }
 
@@ -168,6 +259,22 @@ impl Debian {
             dpkg.arg(format!("--root={}", self.root.display()));
         }
         dpkg
+    }
+
+    fn dpkg_query(&self) -> Command {
+        let mut query = Command::new("dpkg-query");
+        query.arg(format!("--admindir={}", self.path("var/lib/dpkg").display()));
+        query
+    }
+
+    /// A command of apt that changes nothing.
+    fn query(&self, program: &str) -> Command {
+        let mut apt = self.apt(program);
+        if self.dry_run {
+            // In a dry run apt also keeps no cache of what it has read.
+            apt.args(["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]);
+        }
+        apt
     }
 
     fn apt(&self, program: &str) -> Command {
@@ -209,17 +316,69 @@ impl Debian {
     }
 
     /// Runs a command that changes the system. In a dry run it only logs the command.
-    fn change(&self, command: &mut Command) -> Result<(), WorkError> {
-        if self.dry_run {
-            tracing::warn!("dry run: {}", spelled(command));
+    pub(crate) fn change(&self, command: &mut Command) -> Result<(), WorkError> {
+        if self.is_only_said(command) {
             return Ok(());
         }
         succeeded(command).map(|_| ())
     }
+
+    /// Whether this is a dry run. Then the command is logged, and must not be run.
+    pub(crate) fn is_only_said(&self, command: &Command) -> bool {
+        if self.dry_run {
+            tracing::warn!("dry run: {}", spelled(command));
+        }
+        self.dry_run
+    }
+}
+
+/// What apt would do.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The packages that would be installed, with their versions.
+    pub(crate) installed: Versions,
+    /// The packages that would be removed.
+    pub(crate) removed: BTreeSet<String>,
+}
+
+impl Plan {
+    /// Reads the lines of `apt-get --simulate`: `Inst kubelet [1.30.2-1.1] (1.31.1-1.1 repository [amd64])`, and
+    /// `Remv name [version]`.
+    fn read(text: &str) -> Self {
+        let mut plan = Plan::default();
+        for line in text.lines() {
+            let mut words = line.split_whitespace();
+            match (words.next(), words.next()) {
+                (Some("Inst"), Some(package)) => {
+                    let version = words.find_map(|word| word.strip_prefix('('));
+                    let version = version.unwrap_or_default().trim_end_matches(')');
+                    plan.installed.insert(package.to_owned(), version.to_owned());
+                }
+                (Some("Remv"), Some(package)) => _ = plan.removed.insert(package.to_owned()),
+                _ => {}
+            }
+        }
+        plan
+    }
+
+    /// Whether this package would be changed.
+    pub(crate) fn changes(&self, package: &str) -> bool {
+        self.installed.contains_key(package) || self.removed.contains(package)
+    }
+}
+
+/// The room that a package needs according to `apt-cache show`, in KiB: its files and the package itself.
+fn room(shown: &str) -> u64 {
+    let field = |name: &str| {
+        let mut values = shown.lines().filter_map(|line| line.strip_prefix(name));
+        values.next().and_then(|value| value.trim().parse::<u64>().ok())
+    };
+    let files = field("Installed-Size:").unwrap_or_default();
+    files.saturating_add(field("Size:").unwrap_or_default().div_ceil(1024))
 }
 
 /// The upstream part of a Debian version: `1.30.2` of `1:1.30.2-1.1`.
-fn upstream(version: &str) -> &str {
+pub(crate) fn upstream(version: &str) -> &str {
     let without_epoch = version.split_once(':').map_or(version, |(_, rest)| rest);
     without_epoch
         .rsplit_once('-')
@@ -235,11 +394,8 @@ pub(crate) fn as_it_was_asked_for<'a>(installed: &'a str, wanted: Option<&'a str
     }
 }
 
-fn internal(message: String) -> WorkError {
-    WorkError {
-        code: Code::Internal.as_str().to_owned(),
-        message,
-    }
+pub(crate) fn internal(message: String) -> WorkError {
+    WorkError::new(Code::Internal, message)
 }
 
 fn spelled(command: &Command) -> String {
@@ -265,28 +421,65 @@ fn succeeded(command: &mut Command) -> Result<Output, WorkError> {
         return Ok(output);
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
+    let program = command.get_program().to_string_lossy();
+    Err(complained(&program, &complaint))
+}
+
+/// The failure of a program that printed this. The end of it has the reason.
+pub(crate) fn complained(program: &str, complaint: &str) -> WorkError {
     let complaint = complaint.trim();
     let skipped = complaint.chars().count().saturating_sub(KEPT);
     let complaint: String = complaint.chars().skip(skipped).collect();
+    let has = |any: &[&str]| any.iter().any(|words| complaint.contains(words));
+    let message = format!("{program}: {complaint}");
+    if has(&["No space left on device", "enough free space in"]) {
+        let message = format!("{message} (make room, and it is tried again)");
+        return WorkError::refused(Reason::DiskFull, message);
+    }
     let unreachable = [
         "Failed to fetch",
         "Could not resolve",
         "Unable to connect",
         "Could not get lock",
     ];
-    let code = match unreachable.iter().any(|words| complaint.contains(words)) {
-        true => Code::Unavailable,
-        false => Code::Internal,
-    };
-    Err(WorkError {
-        code: code.as_str().to_owned(),
-        message: format!("{}: {complaint}", command.get_program().to_string_lossy()),
-    })
+    match has(&unreachable) {
+        true => WorkError::new(Code::Unavailable, message),
+        false => WorkError::new(Code::Internal, message),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_apt_would_do_is_read_line_by_line() {
+        let plan = Plan::read(
+            "NOTE: This is only a simulation!\nInst kubelet [1.30.2-1.1] (1.31.1-1.1 repository [amd64])\n\
+             Inst new (2.0)\nRemv old [1.0]\nConf kubelet (1.31.1-1.1 repository [amd64])\n",
+        );
+        let installed = [("kubelet", "1.31.1-1.1"), ("new", "2.0")];
+        let installed = installed.map(|(package, version)| (package.to_owned(), version.to_owned()));
+        assert_eq!(plan.installed, Versions::from(installed));
+        assert!(plan.changes("old") && !plan.changes("other"));
+    }
+
+    #[test]
+    fn a_package_needs_room_for_its_files_and_for_itself() {
+        assert_eq!(room("Package: a\nInstalled-Size: 100\nSize: 1025\n"), 102);
+        assert_eq!(room("Package: a\n"), 0);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let failed = |complaint: &str| complained("dpkg", complaint);
+        assert_eq!(
+            failed("cannot copy: No space left on device").reason,
+            Some(Reason::DiskFull)
+        );
+        assert_eq!(failed("E: Could not get lock").code, "unavailable");
+        assert_eq!(failed("what").code, "internal");
+    }
 
     #[test]
     fn a_version_is_told_as_it_was_asked_for() {

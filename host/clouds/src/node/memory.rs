@@ -1,7 +1,8 @@
 //! The state of a node that outlives boots and processes. No object could hold it before the node joins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use polity_core::contract::{Code, Failure};
 use serde::{Deserialize, Serialize};
 
 /// Versions by package.
@@ -20,9 +21,30 @@ pub(crate) struct Memory {
     /// The work that runs or ended last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) work: Option<Work>,
+    /// The upgrade that was begun last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) upgrade: Option<Upgrade>,
+    /// The packages whose holds are the agent's own. `None` in the state of an agent that did not note them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) held: Option<BTreeSet<String>>,
     /// The boot that this process is about to end.
     #[serde(skip)]
     pub(crate) ending: Option<String>,
+}
+
+impl Memory {
+    /// Begins a work.
+    pub(crate) fn begin(&mut self, work: Work) {
+        // An agent that did not note its holds held all that it had installed.
+        let before = self.work.replace(work).map(|before| before.versions);
+        let before = before.unwrap_or_default().into_keys().collect();
+        self.held.get_or_insert(before);
+    }
+
+    /// The packages whose holds are the agent's own.
+    pub(crate) fn own_holds(&self) -> BTreeSet<String> {
+        self.held.clone().unwrap_or_default()
+    }
 }
 
 /// Packages that are or were brought to these versions.
@@ -30,6 +52,9 @@ pub(crate) struct Memory {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Work {
     pub(crate) versions: Versions,
+    /// What kubeadm does on this node before the kubelet is installed; `None` if only packages are installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) upgrade: Option<Role>,
     pub(crate) state: WorkState,
     /// The boot in which the work ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,28 +72,109 @@ pub(crate) enum WorkState {
     Failed,
 }
 
+/// What kubeadm does on a node. The policy decides it; the machine only performs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Role {
+    /// `kubeadm upgrade apply`: it upgrades the cluster, and this node with it.
+    Apply,
+    /// `kubeadm upgrade node`: it upgrades this node to the cluster's version.
+    Node,
+}
+
+/// An upgrade by kubeadm. It is stored before each step, so that the next process knows what may have run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Upgrade {
+    /// The release of Kubernetes: `1.31.1`.
+    pub(crate) release: String,
+    pub(crate) role: Role,
+    pub(crate) step: Step,
+}
+
+/// How far an upgrade is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Step {
+    /// kubeadm is installed and run. It may have run in part: it is run again, as its documentation allows.
+    Kubeadm,
+    /// kubeadm has succeeded. It is not run again. The kubelet and the rest are installed.
+    Rest,
+    /// Everything is done.
+    Done,
+}
+
 /// The reason why work failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkError {
-    /// `not-found`: there is no such version. `unavailable`: a repository cannot be reached. `internal`:
-    /// anything else.
+    /// `not-found`: there is no such version. `unavailable`: a repository cannot be reached.
+    /// `failed-precondition`: refused. `resource-exhausted`: there is no room. `internal`: anything else.
     pub(crate) code: String,
     pub(crate) message: String,
+    /// Why it cannot be done, in one word for a condition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<Reason>,
+}
+
+/// Why work cannot be done, or did not succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reason {
+    /// There is no kubeadm to upgrade with.
+    KubeadmMissing,
+    /// The machine is no node of a cluster of kubeadm, or is no control plane and should be one.
+    NotJoined,
+    /// Kubernetes does not allow these versions one after another, or beside one another.
+    VersionSkew,
+    /// Somebody else holds a package.
+    PackageHeld,
+    /// The packages need more room than there is.
+    DiskFull,
+    /// kubeadm has failed.
+    UpgradeFailed,
+}
+
+impl WorkError {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        WorkError {
+            code: code.as_str().to_owned(),
+            message: message.into(),
+            reason: None,
+        }
+    }
+
+    /// A refusal. Nothing was changed, or nothing but what comes before it.
+    pub(crate) fn refused(reason: Reason, message: impl Into<String>) -> Self {
+        let code = match reason {
+            Reason::DiskFull => Code::ResourceExhausted,
+            Reason::UpgradeFailed => Code::Internal,
+            _ => Code::FailedPrecondition,
+        };
+        WorkError {
+            reason: Some(reason),
+            ..WorkError::new(code, message)
+        }
+    }
+}
+
+impl From<Failure> for WorkError {
+    fn from(failure: Failure) -> Self {
+        WorkError::new(failure.code, failure.message)
+    }
 }
 
 impl Work {
-    pub(crate) fn running(versions: Versions) -> Self {
+    pub(crate) fn running(versions: Versions, upgrade: Option<Role>) -> Self {
         Work {
             versions,
+            upgrade,
             state: WorkState::Running,
             boot_id: None,
             error: None,
         }
     }
 
-    pub(crate) fn ended(versions: Versions, boot_id: Option<String>, error: Option<WorkError>) -> Self {
+    pub(crate) fn ended(self, boot_id: Option<String>, error: Option<WorkError>) -> Self {
         Work {
-            versions,
             state: if error.is_none() {
                 WorkState::Done
             } else {
@@ -76,6 +182,7 @@ impl Work {
             },
             boot_id,
             error,
+            ..self
         }
     }
 }

@@ -6,9 +6,14 @@
 //! the progress. Work that runs when the process ends is started again with the next process. Installing an
 //! installed version changes nothing, so a process that is killed in the middle simply continues.
 //!
+//! Work that upgrades Kubernetes has steps: kernel, kubeadm, `kubeadm upgrade`, and the rest. Each is written
+//! down before it begins. What cannot be done is refused before anything is changed, with a reason.
+//!
 //! # Guarantees
 //!
-//! - Exactly one version of a package is installed, and it is held.
+//! - Exactly one version of a package is installed, and it is held. A package that somebody else holds is not
+//!   changed.
+//! - `kubeadm upgrade` is not run again once it has succeeded, and never twice at the same time.
 //! - A request that names another node is refused: a machine answers only for itself.
 //! - A boot is ended once: a request that names another boot is refused.
 //!
@@ -20,9 +25,11 @@
 mod adapter;
 mod config;
 mod debian;
+mod kubeadm;
 mod memory;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +47,7 @@ use crate::cloud::{BoxFuture, Cloud};
 pub use adapter::ADAPTER;
 pub use config::NodeConfig;
 use debian::Debian;
-use memory::{Memory, Versions, Work, WorkState};
+use memory::{Memory, Role, Versions, Work, WorkState};
 
 /// The time between the answer to `node.reboot` and the reboot, in milliseconds. The host needs it to write
 /// the results of that answer.
@@ -87,7 +94,7 @@ impl NodeCloud {
         });
         let left = machine.remembered().work.clone();
         if let Some(work) = left.filter(|work| work.state == WorkState::Running) {
-            machine.clone().install(work.versions);
+            machine.clone().install(work);
         }
         Ok(NodeCloud {
             catalogue: Arc::new(catalogue::node::catalogue()),
@@ -128,6 +135,8 @@ struct Arguments {
     #[serde(default)]
     versions: Versions,
     #[serde(default)]
+    upgrade: Option<Role>,
+    #[serde(default)]
     boot_id: String,
 }
 
@@ -145,7 +154,7 @@ impl Machine {
             "node.versions" => self.versions(&arguments.packages),
             "node.work" => self.work(),
             "node.reboot-required" => Ok(json!({"node": node, "required": self.debian.is_reboot_required()})),
-            "node.ensure" => self.ensure(arguments.versions),
+            "node.ensure" => self.ensure(arguments.versions, arguments.upgrade),
             "node.initialized" => self.initialized(),
             "node.reboot" => self.reboot(&arguments.boot_id),
             other => Err(Failure::new(Code::Unimplemented, format!("no operation {other}"))),
@@ -190,15 +199,16 @@ impl Machine {
     }
 
     /// Starts to install. If the same work is under way, the request joins it.
-    fn ensure(self: &Arc<Self>, versions: Versions) -> Answer {
+    fn ensure(self: &Arc<Self>, versions: Versions, upgrade: Option<Role>) -> Answer {
+        let work = Work::running(versions, upgrade);
         {
             let mut memory = self.remembered();
-            if let Some(work) = memory
+            if let Some(running) = memory
                 .work
                 .as_ref()
                 .filter(|work| work.state == WorkState::Running)
             {
-                return match work.versions == versions {
+                return match *running == work {
                     true => Ok(json!({})),
                     false => Err(Failure::new(
                         Code::FailedPrecondition,
@@ -208,21 +218,21 @@ impl Machine {
             }
             self.remember(&mut memory, |memory| {
                 memory.seed = memory.seed.take().or_else(|| self.config.seed.clone());
-                memory.work = Some(Work::running(versions.clone()));
+                memory.begin(work.clone());
             })?;
         }
-        self.clone().install(versions);
+        self.clone().install(work);
         Ok(json!({}))
     }
 
     /// Installs on a thread of its own and stores the result.
-    fn install(self: Arc<Self>, versions: Versions) {
+    fn install(self: Arc<Self>, work: Work) {
         std::thread::spawn(move || {
-            let done = self.debian.ensure(&versions);
+            let done = self.carry_out(&work);
             let boot_id = self.debian.boot_id().ok();
             let mut memory = self.remembered();
             let kept = self.remember(&mut memory, |memory| {
-                memory.work = Some(Work::ended(versions, boot_id, done.err()));
+                memory.work = Some(work.ended(boot_id, done.err()));
             });
             if let Err(failure) = kept {
                 tracing::error!("{failure}");

@@ -79,6 +79,7 @@ impl Bench {
             root: self.root.path().to_owned(),
             dry_run,
             reboot_command,
+            kubelet_restart_command: None,
         };
         let persisted = self.persisted.clone();
         let persist: Persist = Box::new(move |snapshot| {

@@ -54,14 +54,48 @@ pub fn reboot_required(node: &str) -> CloudAsk<RebootRequired> {
 }
 
 /// Starts to install exactly these versions and to hold them. If the same work is under way, the request
-/// joins it.
-pub fn ensure(node: &str, versions: &Versions) -> CloudDo<Empty> {
+/// joins it. With an upgrade the machine installs kernel and kubeadm first, runs `kubeadm upgrade`, and then
+/// installs the kubelet and the rest.
+pub fn ensure(node: &str, versions: &Versions, upgrade: Option<Upgrade>) -> CloudDo<Empty> {
     #[derive(Serialize)]
     struct Ensure<'a> {
         node: &'a str,
         versions: &'a Versions,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        upgrade: Option<Upgrade>,
     }
-    cloud::change("node.ensure", &Ensure { node, versions })
+    let ensure = Ensure {
+        node,
+        versions,
+        upgrade,
+    };
+    cloud::change("node.ensure", &ensure)
+}
+
+/// What kubeadm does on a node that gets another version of Kubernetes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Upgrade {
+    /// `kubeadm upgrade apply`, on the first control plane: it upgrades the cluster.
+    Apply,
+    /// `kubeadm upgrade node`, on every other node, once the cluster is upgraded.
+    Node,
+}
+
+impl Upgrade {
+    /// The word for it, as in requests.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Upgrade::Apply => "apply",
+            Upgrade::Node => "node",
+        }
+    }
+
+    /// Reads the word.
+    pub fn read(word: &str) -> Option<Self> {
+        let all = [Upgrade::Apply, Upgrade::Node];
+        all.into_iter().find(|upgrade| upgrade.as_str() == word)
+    }
 }
 
 /// Declares the machine ready.
@@ -157,6 +191,9 @@ pub struct WorkError {
     pub code: String,
     /// The message for people.
     pub message: String,
+    /// Why the machine refused it, in one word for a condition: `VersionSkew`.
+    #[serde(default)]
+    pub reason: Option<String>,
 }
 
 /// Whether a machine needs a reboot.
@@ -185,10 +222,19 @@ impl Working {
 
     /// The reason why the work with exactly these versions failed; `None` if it did not.
     pub fn failure(&self, versions: &Versions) -> Option<Failure> {
-        let failed = |work: &&Work| work.state == WorkState::Failed && work.versions == *versions;
-        let error = self.work.as_ref().filter(failed)?.error.clone();
+        let error = self.failed(versions)?.error.clone();
         let (code, message) = error.map_or_else(Default::default, |error| (error.code, error.message));
         let known = Code::ALL.into_iter().find(|known| known.as_str() == code);
         Some(Failure::new(known.unwrap_or(Code::Unknown), message))
+    }
+
+    /// The word for why the machine refused exactly these versions, if it told one.
+    pub fn refusal(&self, versions: &Versions) -> Option<&str> {
+        self.failed(versions)?.error.as_ref()?.reason.as_deref()
+    }
+
+    fn failed(&self, versions: &Versions) -> Option<&Work> {
+        let failed = |work: &&Work| work.state == WorkState::Failed && work.versions == *versions;
+        self.work.as_ref().filter(failed)
     }
 }

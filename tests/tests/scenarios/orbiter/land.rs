@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 /// The annotations by which orbiter and the agents talk.
 pub(crate) const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
 pub(crate) const READY: &str = "alpha.node.caos.ch/ready";
+pub(crate) const UPGRADE: &str = "alpha.node.caos.ch/upgrade";
 pub(crate) const DESIRED: &str = "alpha.kubelet.caos.ch/desired-version";
 pub(crate) const CURRENT: &str = "alpha.kubelet.caos.ch/current-version";
 

@@ -43,6 +43,9 @@ async fn scenario_07_a_patch_is_rolled_out_one_node_after_the_other(on: &dyn Bac
     assert_eq!(land.kubelets().await, [NEW; 3]);
     // The first three were those of their preparation.
     assert_eq!(land.begun("node.ensure")[3..], names(2));
+    for (node, upgrade) in [("o-cp-0", "apply"), ("o-w-0", "node"), ("o-w-1", "node")] {
+        assert_eq!(land.annotation(node, UPGRADE).await, upgrade, "{node}");
+    }
     for (node, before) in agents {
         let took = land.agent_took(&node, before);
         assert!(took.ends_with("20 21a 21b 26 11 12"), "{node}: {took}");

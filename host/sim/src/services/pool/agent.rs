@@ -52,6 +52,9 @@ pub(super) enum Ending {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Work {
     pub(super) versions: Versions,
+    /// What kubeadm does on the node, as it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    upgrade: Option<String>,
     /// The number of the work. An event of its end is ignored if another work has begun.
     nth: u64,
     doomed: Option<String>,
@@ -153,24 +156,28 @@ impl Pools {
 
     fn describe_work(&self, kernel: &Kernel, number: u64) -> Option<Value> {
         let work = self.members[&number].agent.as_ref()?.work.as_ref()?;
+        let mut told = json!({"versions": work.versions, "state": "running"});
+        if let Some(upgrade) = &work.upgrade {
+            told["upgrade"] = json!(upgrade);
+        }
         let Some((boots, ended)) = &work.ended else {
-            return Some(json!({"versions": work.versions, "state": "running"}));
+            return Some(told);
         };
-        let boot_id = boot_id(kernel, number, *boots);
-        Some(match ended {
-            Ok(()) => json!({"versions": work.versions, "state": "done", "bootId": boot_id}),
-            Err(error) => {
-                json!({"versions": work.versions, "state": "failed", "bootId": boot_id, "error": error})
-            }
-        })
+        told["bootId"] = json!(boot_id(kernel, number, *boots));
+        told["state"] = json!(if ended.is_ok() { "done" } else { "failed" });
+        if let Err(error) = ended {
+            told["error"] = json!(error);
+        }
+        Some(told)
     }
 
     /// Starts to install. If the same work is under way, the call joins it.
     fn ensure_versions(&mut self, cx: &mut Context<'_>, call: &Call, number: u64) -> Answer {
         let versions = Versions::deserialize(&call.arguments["versions"]).unwrap_or_default();
+        let upgrade = call.arguments["upgrade"].as_str().map(str::to_owned);
         let running = self.agent(number).work.as_ref();
         let running = running.filter(|work| work.ended.is_none());
-        match running.map(|work| work.versions == versions) {
+        match running.map(|work| work.versions == versions && work.upgrade == upgrade) {
             Some(true) => return Ok(json!({})),
             Some(false) => {
                 let message = "other versions are being installed";
@@ -183,6 +190,7 @@ impl Pools {
         let takes = self.packages.takes.pick(takes);
         self.agent(number).work = Some(Work {
             versions,
+            upgrade,
             nth,
             doomed: call.plan.doomed.as_ref().map(|error| error.message.clone()),
             ended: None,

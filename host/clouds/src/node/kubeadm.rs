@@ -1,0 +1,246 @@
+//! Runs kubeadm on a machine, and knows what it allows.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::debian::{Debian, complained, internal};
+use super::memory::{Reason, Role, WorkError};
+
+/// The program, below the root.
+const PROGRAM: &str = "usr/bin/kubeadm";
+/// What the last run printed, below the root.
+const LOG: &str = "var/log/polity-kubeadm.log";
+/// Locked while kubeadm runs, below the root.
+const LOCK: &str = "run/polity-kubeadm.lock";
+/// The static pod that makes a machine a control plane, below the root.
+const API_SERVER: &str = "etc/kubernetes/manifests/kube-apiserver.yaml";
+/// The configurations with which kubeadm reaches the cluster, below the root.
+const ADMIN: &str = "etc/kubernetes/admin.conf";
+const KUBELET: &str = "etc/kubernetes/kubelet.conf";
+
+/// The most minor versions that a control plane goes up or down at once. Source: kubeadm, `phases/upgrade/policy.go`.
+const MOST_OF_A_CONTROL_PLANE: u32 = 1;
+/// The most minor versions that a kubelet may be behind. Source: kubeadm, and the version skew policy of Kubernetes.
+const MOST_OF_A_KUBELET: u32 = 3;
+
+/// A release of Kubernetes, as far as it matters for skew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Minor {
+    major: u32,
+    minor: u32,
+}
+
+/// kubeadm on a machine.
+pub(crate) struct Kubeadm<'a> {
+    debian: &'a Debian,
+}
+
+impl<'a> Kubeadm<'a> {
+    pub(crate) fn of(debian: &'a Debian) -> Self {
+        Kubeadm { debian }
+    }
+
+    /// Refuses what kubeadm or Kubernetes does not allow. Nothing has been changed yet.
+    pub(crate) fn allows(
+        &self,
+        role: Role,
+        release: &str,
+        kubelet: (Option<&str>, Option<&str>),
+    ) -> Result<(), WorkError> {
+        self.is_joined(role)?;
+        let to = minor(release)?;
+        let (installed, wanted) = kubelet;
+        if let Some(wanted) = wanted {
+            fits(wanted, release, to)?;
+        }
+        let is_control_plane = self.is_control_plane();
+        let present = self.control_plane();
+        let Some(from) = present.as_deref().or(installed) else {
+            return Ok(());
+        };
+        let (had, up, down) = match is_control_plane {
+            true => ("control plane", MOST_OF_A_CONTROL_PLANE, MOST_OF_A_CONTROL_PLANE),
+            false => ("kubelet", MOST_OF_A_KUBELET, MOST_OF_A_CONTROL_PLANE),
+        };
+        let has = minor(from)?;
+        let is_allowed = has.major == to.major && to.minor <= has.minor + up && has.minor <= to.minor + down;
+        match is_allowed {
+            true => Ok(()),
+            false => Err(WorkError::refused(
+                Reason::VersionSkew,
+                format!(
+                    "the {had} of this node is {from}, and {release} is too far from it: at most {up} minor \
+                     versions up and {down} down at once. Want a release in between first"
+                ),
+            )),
+        }
+    }
+
+    /// Refuses on a machine that is not part of the cluster in this role.
+    fn is_joined(&self, role: Role) -> Result<(), WorkError> {
+        let refused = |message: &str| Err(WorkError::refused(Reason::NotJoined, message));
+        let is_control_plane = self.is_control_plane();
+        if role == Role::Apply && !is_control_plane {
+            return refused(
+                "this node is to apply the upgrade and has no /etc/kubernetes/manifests/kube-apiserver.yaml: \
+                 only a control plane of kubeadm can",
+            );
+        }
+        if self.debian.path(self.configuration()).is_file() {
+            return Ok(());
+        }
+        match is_control_plane {
+            true => refused(
+                "this control plane has no /etc/kubernetes/admin.conf, so kubeadm cannot upgrade it: restore it, \
+                 for example by `kubeadm init phase kubeconfig admin`",
+            ),
+            false => refused(
+                "this machine has no /etc/kubernetes/kubelet.conf, so it is no node of a cluster of kubeadm: \
+                 join it with `kubeadm join`",
+            ),
+        }
+    }
+
+    /// The configuration with which kubeadm reaches the cluster from here, below the root.
+    fn configuration(&self) -> &'static str {
+        match self.is_control_plane() {
+            true => ADMIN,
+            false => KUBELET,
+        }
+    }
+
+    fn is_control_plane(&self) -> bool {
+        self.debian.path(API_SERVER).exists()
+    }
+
+    /// The release of this machine's API server, as the tag of its image tells it.
+    fn control_plane(&self) -> Option<String> {
+        let manifest = fs::read_to_string(self.debian.path(API_SERVER)).ok()?;
+        let mut lines = manifest.lines().map(str::trim);
+        let image = lines.find_map(|line| line.trim_start_matches("- ").strip_prefix("image:"))?;
+        let image = image.trim().trim_matches(['"', '\'']);
+        let (_, tag) = image.split('@').next()?.rsplit_once(":v")?;
+        Some(tag.to_owned())
+    }
+
+    /// Upgrades this node, and in the role `apply` the cluster. An earlier kubeadm that outlived its agent is waited for.
+    pub(crate) fn upgrade(&self, role: Role, release: &str) -> Result<(), WorkError> {
+        let version = format!("v{release}");
+        let words = match role {
+            Role::Apply => vec!["upgrade", "apply", &version, "--yes"],
+            Role::Node => vec!["upgrade", "node"],
+        };
+        let program = self.program();
+        let mut kubeadm = Command::new(&program);
+        if self.debian.is_below_another_root() {
+            kubeadm.arg(format!("--rootfs={}", self.debian.path("").display()));
+        }
+        kubeadm
+            .args(&words)
+            .arg(format!("--kubeconfig=/{}", self.configuration()))
+            .env("LC_ALL", "C")
+            .env_remove("KUBECONFIG");
+        if self.debian.is_only_said(&kubeadm) {
+            return Ok(());
+        }
+        if !program.is_file() {
+            return Err(WorkError::refused(
+                Reason::KubeadmMissing,
+                "the package kubeadm has no /usr/bin/kubeadm: install one of Kubernetes, and it is tried again",
+            ));
+        }
+        self.run(&mut kubeadm, &words.join(" "))?;
+        self.is_reached(release)
+    }
+
+    /// Runs kubeadm. It prints into a file, and holds a lock as its standard input: if the agent is killed, kubeadm goes
+    /// on, and the next agent waits for its end.
+    fn run(&self, kubeadm: &mut Command, words: &str) -> Result<(), WorkError> {
+        let failed = |e: std::io::Error| internal(format!("kubeadm {words}: {e}"));
+        let lock = self.open(LOCK).map_err(failed)?;
+        if lock.try_lock().is_err() {
+            tracing::warn!("a kubeadm that an earlier agent began still runs: it is waited for");
+            lock.lock().map_err(failed)?;
+        }
+        let log = self.open(LOG).map_err(failed)?;
+        log.set_len(0).map_err(failed)?;
+        let status = kubeadm
+            .stdin(Stdio::from(lock))
+            .stdout(Stdio::from(log.try_clone().map_err(failed)?))
+            .stderr(Stdio::from(log))
+            .status()
+            .map_err(failed)?;
+        if status.success() {
+            return Ok(());
+        }
+        let printed = fs::read(self.debian.path(LOG)).unwrap_or_default();
+        let printed = String::from_utf8_lossy(&printed);
+        let program = format!("kubeadm {words}: {status}, see /{LOG}");
+        let error = complained(&program, &printed);
+        Err(match error.reason {
+            Some(_) => error,
+            None => WorkError {
+                reason: Some(Reason::UpgradeFailed),
+                ..error
+            },
+        })
+    }
+
+    /// A file below the root to append to.
+    fn open(&self, below: &str) -> std::io::Result<File> {
+        let path = self.debian.path(below);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        File::options().append(true).create(true).open(path)
+    }
+
+    /// Refuses to go on on a control plane that kubeadm has left behind: the cluster was not upgraded before.
+    fn is_reached(&self, release: &str) -> Result<(), WorkError> {
+        let Some(present) = self.control_plane() else {
+            return Ok(());
+        };
+        match minor(&present)? == minor(release)? {
+            true => Ok(()),
+            false => Err(WorkError::refused(
+                Reason::VersionSkew,
+                format!(
+                    "the control plane of this node is still {present}, so its kubelet cannot be {release}: \
+                     let the first control plane apply the upgrade before this one"
+                ),
+            )),
+        }
+    }
+
+    fn program(&self) -> PathBuf {
+        self.debian.path(PROGRAM)
+    }
+}
+
+/// Refuses a kubelet that is newer than its control plane, or too old for it.
+fn fits(kubelet: &str, release: &str, to: Minor) -> Result<(), WorkError> {
+    let it = minor(kubelet)?;
+    let is_allowed = it.major == to.major && it.minor <= to.minor && to.minor <= it.minor + MOST_OF_A_KUBELET;
+    match is_allowed {
+        true => Ok(()),
+        false => Err(WorkError::refused(
+            Reason::VersionSkew,
+            format!(
+                "kubelet {kubelet} does not go with Kubernetes {release}: it must not be newer, and at most \
+                 {MOST_OF_A_KUBELET} minor versions older"
+            ),
+        )),
+    }
+}
+
+fn minor(version: &str) -> Result<Minor, WorkError> {
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) => Ok(Minor { major, minor }),
+        _ => Err(WorkError::refused(
+            Reason::VersionSkew,
+            format!("{version:?} is no release of Kubernetes"),
+        )),
+    }
+}

@@ -1,0 +1,158 @@
+//! Brings packages to their versions, and Kubernetes with them: kernel, kubeadm, what kubeadm does, all the rest.
+//!
+//! Each step is stored before it begins, and can be done again: an installed version is not installed again, and kubeadm
+//! may be run again until its success is stored. So the next process goes on where this one was killed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Machine;
+use super::debian::{self, Plan};
+use super::kubeadm::Kubeadm;
+use super::memory::{Memory, Reason, Role, Step, Upgrade, Versions, Work, WorkError};
+
+/// The package with which Kubernetes is upgraded. Its version is that of Kubernetes.
+const KUBEADM: &str = "kubeadm";
+/// The package that is not upgraded before kubeadm has run.
+const KUBELET: &str = "kubelet";
+/// What the names of kernels begin with on Debian.
+const KERNELS: &str = "linux-";
+
+impl Machine {
+    /// Does the work, or the rest of it.
+    pub(super) fn carry_out(&self, work: &Work) -> Result<(), WorkError> {
+        let debian = &self.debian;
+        debian.refresh()?;
+        let candidates = debian.candidates(&work.versions)?;
+        let upgrade = match work.upgrade {
+            Some(role) => self.due(role, &work.versions)?,
+            None => None,
+        };
+        let plan = debian.plan(&candidates)?;
+        self.is_held_by_nobody_else(&plan, candidates.keys())?;
+        debian.has_room_for(&plan.installed)?;
+        match upgrade {
+            None => debian.install(&candidates),
+            Some(upgrade) => self.upgrade(upgrade, &candidates),
+        }
+    }
+
+    /// The upgrade that these versions need, with the step that comes next; `None` if Kubernetes stays as it is.
+    fn due(&self, role: Role, versions: &Versions) -> Result<Option<Upgrade>, WorkError> {
+        let Some(wanted) = versions.get(KUBEADM) else {
+            return Err(WorkError::refused(
+                Reason::KubeadmMissing,
+                "Kubernetes is to be upgraded, and no version of kubeadm is wanted: want one",
+            ));
+        };
+        let release = debian::upstream(wanted);
+        let installed = self.debian.installed(&[KUBEADM.to_owned(), KUBELET.to_owned()])?;
+        let has = upstreams(&installed);
+        let kubelet = versions.get(KUBELET).map(|wanted| debian::upstream(wanted));
+        let is_other = has.get(KUBEADM) != Some(&release);
+        let lags = kubelet.is_some() && has.get(KUBELET) != kubelet.as_ref();
+        let step = match &self.remembered().upgrade {
+            Some(begun) if begun.release == release && (begun.role == role || begun.role == Role::Apply) => {
+                match begun.step {
+                    _ if is_other => Some(Step::Kubeadm),
+                    Step::Done => None,
+                    step => Some(step),
+                }
+            }
+            Some(begun) if begun.step != Step::Done => Some(Step::Kubeadm),
+            _ => (is_other || lags).then_some(Step::Kubeadm),
+        };
+        let Some(step) = step else { return Ok(None) };
+        let kubelets = (has.get(KUBELET).copied(), kubelet);
+        Kubeadm::of(&self.debian).allows(role, release, kubelets)?;
+        Ok(Some(Upgrade {
+            release: release.to_owned(),
+            role,
+            step,
+        }))
+    }
+
+    /// Does the steps of an upgrade that are left.
+    fn upgrade(&self, upgrade: Upgrade, candidates: &Versions) -> Result<(), WorkError> {
+        let debian = &self.debian;
+        if upgrade.step == Step::Kubeadm {
+            debian.install(&those(candidates, |package| package.starts_with(KERNELS)))?;
+            self.reached(&upgrade, Step::Kubeadm)?;
+            debian.install(&those(candidates, |package| package == KUBEADM))?;
+            Kubeadm::of(debian).upgrade(upgrade.role, &upgrade.release)?;
+            self.reached(&upgrade, Step::Rest)?;
+        }
+        debian.install(candidates)?;
+        debian.restart_kubelet()?;
+        self.reached(&upgrade, Step::Done)
+    }
+
+    fn reached(&self, upgrade: &Upgrade, step: Step) -> Result<(), WorkError> {
+        self.note(|memory| {
+            memory.upgrade = Some(Upgrade {
+                step,
+                ..upgrade.clone()
+            });
+        })
+    }
+
+    /// Refuses to change a package that somebody else holds. From now on the agent holds the others.
+    fn is_held_by_nobody_else<'a>(
+        &self,
+        plan: &Plan,
+        packages: impl Iterator<Item = &'a String>,
+    ) -> Result<(), WorkError> {
+        let mut others = self.debian.held()?;
+        let (own, is_preparing) = {
+            let memory = self.remembered();
+            (memory.own_holds(), memory.seed.is_some() && !memory.initialized)
+        };
+        // A machine that is not prepared yet comes with the holds of its image.
+        match is_preparing {
+            true => others.clear(),
+            false => others.retain(|package| !own.contains(package)),
+        }
+        let changed: Vec<&str> = others
+            .iter()
+            .map(String::as_str)
+            .filter(|p| plan.changes(p))
+            .collect();
+        if !changed.is_empty() {
+            let packages = changed.join(" ");
+            return Err(WorkError::refused(
+                Reason::PackageHeld,
+                format!("somebody holds {packages}: release it with `apt-mark unhold {packages}`"),
+            ));
+        }
+        let new: BTreeSet<String> = packages
+            .filter(|package| !others.contains(*package))
+            .cloned()
+            .collect();
+        match new.is_subset(&own) {
+            true => Ok(()),
+            false => self.note(|memory| memory.held = Some(&own | &new)),
+        }
+    }
+
+    /// Stores something of the progress. A dry run makes none.
+    fn note(&self, change: impl FnOnce(&mut Memory)) -> Result<(), WorkError> {
+        if self.config.dry_run {
+            return Ok(());
+        }
+        let mut memory = self.remembered();
+        Ok(self.remember(&mut memory, change)?)
+    }
+}
+
+/// Those packages among the candidates.
+fn those(candidates: &Versions, is_one: fn(&str) -> bool) -> Versions {
+    let mut those = candidates.clone();
+    those.retain(|package, _| is_one(package));
+    those
+}
+
+fn upstreams(installed: &BTreeMap<String, String>) -> BTreeMap<&str, &str> {
+    let upstreams = installed
+        .iter()
+        .map(|(package, version)| (package.as_str(), debian::upstream(version)));
+    upstreams.collect()
+}
