@@ -2,6 +2,8 @@
 //! repository of the test. It never touches the machine that runs the tests, and a script stands in for a
 //! reboot.
 
+mod upgrade;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -109,16 +111,27 @@ impl Stage {
 
     /// Offers one more version in the repository.
     fn offer(&self, version: &str) {
+        let file = format!("usr/share/{PACKAGE}/version");
+        self.offer_package(PACKAGE, version, "", &[(&file, version)]);
+    }
+
+    /// Offers a package with more fields and these files, all of them executable.
+    fn offer_package(&self, package: &str, version: &str, fields: &str, files: &[(&str, &str)]) {
         let (tree, repository) = (self.path("tree"), self.path("repository"));
+        let _ = fs::remove_dir_all(&tree);
         fs::create_dir_all(tree.join("DEBIAN")).expect("a folder");
-        fs::create_dir_all(tree.join("usr/share").join(PACKAGE)).expect("a folder");
-        fs::write(tree.join("usr/share").join(PACKAGE).join("version"), version).expect("written");
+        for (file, text) in files {
+            let file = tree.join(file);
+            fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+            fs::write(&file, text).expect("written");
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("executable");
+        }
         let control = format!(
-            "Package: {PACKAGE}\nVersion: {version}\nArchitecture: all\nMaintainer: Nobody <nobody@example.com>\n\
-             Description: says its version\n"
+            "Package: {package}\nVersion: {version}\nArchitecture: all\nMaintainer: Nobody <nobody@example.com>\n\
+             {fields}Description: says its version\n"
         );
         fs::write(tree.join("DEBIAN/control"), &control).expect("written");
-        let file = format!("{PACKAGE}_{version}_all.deb");
+        let file = format!("{package}_{version}_all.deb");
         let built = Command::new("dpkg-deb")
             .args(["--root-owner-group", "--build"])
             .arg(&tree)

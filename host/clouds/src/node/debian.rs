@@ -101,7 +101,8 @@ impl Debian {
     /// What an installation of these versions would do. Nothing is changed.
     pub(crate) fn plan(&self, candidates: &Versions) -> Result<Plan, WorkError> {
         let mut simulation = self.query("apt-get");
-        simulation.arg("--simulate");
+        // Not even apt's log of what it has planned is written.
+        simulation.args(["--simulate", "-o", "Dir::Log::Planner="]);
         let output = succeeded(&mut self.installation(simulation, candidates))?;
         Ok(Plan::read(&String::from_utf8_lossy(&output.stdout)))
     }

@@ -244,3 +244,6 @@ fn minor(version: &str) -> Result<Minor, WorkError> {
         )),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,6 +37,20 @@ fn bench(config: SimConfig) -> Bench {
 }
 
 #[test]
+fn how_kubernetes_is_upgraded_belongs_to_the_work() {
+    let mut b = bench(plain());
+    let mut applies = versions("1.30.4");
+    applies["upgrade"] = json!("apply");
+    b.call("", "node.ensure", applies.clone()).unwrap();
+    assert_eq!(ask(&mut b, "", "node.work")["work"]["upgrade"], "apply");
+    b.call("", "node.ensure", applies).unwrap();
+    assert_eq!(
+        b.code("", "node.ensure", versions("1.30.4")),
+        Code::FailedPrecondition
+    );
+}
+
+#[test]
 fn a_machine_is_prepared_by_its_agent() {
     let mut b = bench(plain());
     let seed = ask(&mut b, "", "node.seed");
