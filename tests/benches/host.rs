@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use polity::manifests::Manifests;
-use polity::observer::Observer;
+use polity::observer::{Called, Observer};
 use polity::progress::Format;
 use polity::telemetry::{Metrics, Traces, Watched};
 use polity_core::binding::PolicyId;
@@ -33,9 +33,17 @@ const MACHINES: usize = 200;
 /// How long passes are counted.
 const COUNTED: Duration = Duration::from_secs(5);
 /// How often each kind of telemetry is measured, in turns.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 40;
+/// How long a turn lasts before it is measured: what the turn before has left over is done by then.
+const BEFORE: Duration = Duration::from_millis(150);
+/// How long a turn is measured.
+const TURN: Duration = Duration::from_millis(350);
+/// How long the exporter waits until it sends what it has, in milliseconds. As a rule it is 5,000, which is longer than a turn.
+const EXPORT: (&str, &str) = ("OTEL_BSP_SCHEDULE_DELAY", "50");
 /// The argument with which this program is the collector of traces.
 const COLLECTOR: &str = "collector";
+/// The argument with which nothing else is measured.
+const TELEMETRY: &str = "telemetry";
 
 #[derive(Clone, Default)]
 struct Counts {
@@ -53,6 +61,24 @@ impl Observer for Counts {
     fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
 
     fn report(&mut self, _: &str) {}
+}
+
+impl Counts {
+    /// Waits until every machine had some passes.
+    async fn warm_up(&self) {
+        while self.passes.load(Ordering::Relaxed) < 4 * MACHINES as u64 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// The passes, the steps, and the processor time of this process in seconds.
+    fn read(&self) -> (u64, u64, f64) {
+        (
+            self.passes.load(Ordering::Relaxed),
+            self.steps.load(Ordering::Relaxed),
+            cpu(),
+        )
+    }
 }
 
 /// Machines whose clones take an hour, with a pass after pass: each pass asks for the task and writes
@@ -105,25 +131,11 @@ fn nothing_limits() -> Value {
 /// Runs a host on these objects, prints its speed, and returns its passes a second of processor time.
 async fn measure(name: &str, site: &Site, threads: usize) -> f64 {
     let counts = Counts::default();
-    watch(name, site, threads, &counts, Box::new(counts.clone())).await
-}
-
-/// The same with another observer in front of the one that counts.
-async fn watch(name: &str, site: &Site, threads: usize, counts: &Counts, observer: Box<dyn Observer>) -> f64 {
-    let (host, _) = site.drive(threads, observer);
-    while counts.passes.load(Ordering::Relaxed) < 4 * MACHINES as u64 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let read = || {
-        (
-            counts.passes.load(Ordering::Relaxed),
-            counts.steps.load(Ordering::Relaxed),
-            cpu(),
-        )
-    };
-    let (started, before) = (Instant::now(), read());
+    let (host, _) = site.drive(threads, Box::new(counts.clone()));
+    counts.warm_up().await;
+    let (started, before) = (Instant::now(), counts.read());
     tokio::time::sleep(COUNTED).await;
-    let (seconds, after) = (started.elapsed().as_secs_f64(), read());
+    let (seconds, after) = (started.elapsed().as_secs_f64(), counts.read());
     host.abort();
     let (passes, steps) = (after.0 - before.0, after.1 - before.1);
     println!(
@@ -136,33 +148,66 @@ async fn watch(name: &str, site: &Site, threads: usize, counts: &Counts, observe
     passes as f64 / (after.2 - before.2)
 }
 
-/// How the host is watched.
-#[derive(Clone, Copy, Debug)]
-enum Telemetry {
-    None,
-    Metrics,
-    MetricsAndTraces,
+/// One host that is watched in turns: not at all, with metrics, with metrics and traces.
+struct InTurns {
+    turn: Arc<AtomicUsize>,
+    none: Counts,
+    metrics: Watched<Counts>,
+    both: Watched<Counts>,
 }
 
-/// Passes a second of processor time of a host that is watched in this way.
-async fn watched(how: Telemetry, site: &Site, collector: &str) -> f64 {
-    let counts = Counts::default();
-    let metrics = || Arc::new(Metrics::new().expect("no two have one name"));
-    let name = format!("{how:?}");
-    let (traces, export) = match how {
-        Telemetry::None => return watch(&name, site, 1, &counts, Box::new(counts.clone())).await,
-        Telemetry::Metrics => (None, None),
-        Telemetry::MetricsAndTraces => {
-            let (traces, export) = Traces::to(collector, Format::Text).expect("an address");
-            (Some(traces), Some(export))
+impl InTurns {
+    fn observer(&mut self) -> &mut dyn Observer {
+        match self.turn.load(Ordering::Relaxed) {
+            0 => &mut self.none,
+            1 => &mut self.metrics,
+            _ => &mut self.both,
         }
-    };
-    let observer = Watched::new(counts.clone(), metrics(), traces);
-    let speed = watch(&name, site, 1, &counts, Box::new(observer)).await;
-    if let Some(export) = export {
-        export.end().await;
     }
-    speed
+}
+
+impl Observer for InTurns {
+    fn passed(&mut self, record: &PassRecord) {
+        self.observer().passed(record);
+    }
+
+    fn called(&mut self, call: &Called) {
+        self.observer().called(call);
+    }
+
+    fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
+
+    fn report(&mut self, _: &str) {}
+}
+
+/// The microseconds of processor time of a pass, for each turn of each round.
+async fn watched(site: &Site, collector: &str) -> [Vec<f64>; 3] {
+    let counts = Counts::default();
+    let metrics = Arc::new(Metrics::new().expect("no two have one name"));
+    let (traces, export) = Traces::to(collector, Format::Text).expect("an address");
+    let turn = Arc::new(AtomicUsize::new(0));
+    let observer = InTurns {
+        turn: turn.clone(),
+        none: counts.clone(),
+        metrics: Watched::new(counts.clone(), metrics.clone(), None),
+        both: Watched::new(counts.clone(), metrics, Some(traces)),
+    };
+    let (host, _) = site.drive(1, Box::new(observer));
+    counts.warm_up().await;
+    let mut costs = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        for (number, costs) in costs.iter_mut().enumerate() {
+            turn.store(number, Ordering::Relaxed);
+            tokio::time::sleep(BEFORE).await;
+            let before = counts.read();
+            tokio::time::sleep(TURN).await;
+            let after = counts.read();
+            costs.push((after.2 - before.2) * 1e6 / (after.0 - before.0) as f64);
+        }
+    }
+    host.abort();
+    export.end().await;
+    costs
 }
 
 /// A collector in a process of its own, which swallows what it gets. Its address is printed.
@@ -199,6 +244,12 @@ fn answer(stream: &mut BufReader<TcpStream>) -> Option<()> {
 
 /// What metrics, and traces to a collector, take of the processor.
 fn watch_and_compare() {
+    if std::env::var_os(EXPORT.0).is_none() {
+        let mut again = Command::new(std::env::current_exe().expect("this program"));
+        let ended = again.arg(TELEMETRY).env(EXPORT.0, EXPORT.1).status();
+        assert!(ended.expect("it starts").success(), "{TELEMETRY} failed");
+        return;
+    }
     let mut collector = Command::new(std::env::current_exe().expect("this program"))
         .arg(COLLECTOR)
         .stdout(Stdio::piped())
@@ -209,27 +260,35 @@ fn watch_and_compare() {
     BufReader::new(said)
         .read_line(&mut address)
         .expect("it says where it is");
-    let all = [Telemetry::None, Telemetry::Metrics, Telemetry::MetricsAndTraces];
-    let mut speeds = all.map(|_| Vec::new());
-    for _ in 0..ROUNDS {
-        for (how, speeds) in all.into_iter().zip(&mut speeds) {
-            on_threads(2, async {
-                let site = cloning().await;
-                speeds.push(watched(how, &site, address.trim()).await);
-            });
-        }
-    }
+    let mut costs = [const { Vec::new() }; 3];
+    on_threads(2, async {
+        let site = cloning().await;
+        costs = watched(&site, address.trim()).await;
+    });
     // It has nothing to lose.
     let _ = collector.kill().and_then(|()| collector.wait());
-    let [none, metrics, both] = speeds.map(|mut speeds| {
-        speeds.sort_by(f64::total_cmp);
-        speeds[speeds.len() / 2]
-    });
+    let [none, metrics, both] = &costs;
     println!(
-        "processor time of a pass, median of {ROUNDS} rounds: {:+.1} % with metrics, {:+.1} % with metrics and traces",
-        (none / metrics - 1.0) * 100.0,
-        (none / both - 1.0) * 100.0,
+        "processor time of a pass, {ROUNDS} turns each: {:.1} µs without",
+        mean(none).0
     );
+    for (name, costs) in [("with metrics", metrics), ("with metrics and traces", both)] {
+        let shares: Vec<f64> = none
+            .iter()
+            .zip(costs)
+            .map(|(none, some)| (some / none - 1.0) * 100.0)
+            .collect();
+        let (share, error) = mean(&shares);
+        println!("{name}: {share:+.1} % (standard error {error:.1})");
+    }
+}
+
+/// The mean and its standard error.
+fn mean(all: &[f64]) -> (f64, f64) {
+    let count = all.len() as f64;
+    let mean = all.iter().sum::<f64>() / count;
+    let variance = all.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (count - 1.0);
+    (mean, (variance / count).sqrt())
 }
 
 /// The processor time of this process in seconds.
@@ -352,7 +411,7 @@ fn main() {
     if std::env::args().any(|argument| argument == COLLECTOR) {
         return collect();
     }
-    if std::env::args().any(|argument| argument == "telemetry") {
+    if std::env::args().any(|argument| argument == TELEMETRY) {
         return watch_and_compare();
     }
     println!("{MADE} machines are made, and what they do is kept:");
