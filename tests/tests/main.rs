@@ -30,7 +30,6 @@ mod sandbox;
 mod scenarios;
 mod secrets;
 mod simulation;
-mod staged;
 mod story;
 mod swap;
 mod telemetry;

@@ -256,7 +256,7 @@ impl Chance {
 }
 
 /// What people want in a round: other ports of one router, and the other one anew or gone.
-async fn wish(host: &Process, first: &[Value], round: usize, chance: &mut Chance) {
+async fn wish(host: &mut Process, first: &[Value], round: usize, chance: &mut Chance) {
     let routers = host.objects(&kind()).await;
     let with = |name: &str| routers.iter().find(|router| router["metadata"]["name"] == name);
     let edge = with("edge").expect("nobody deletes it");
@@ -314,7 +314,7 @@ async fn twenty_kills_at_any_moment_leave_one_server_for_each_router_and_nothing
         let shown: Vec<String> = host.objects(&kind()).await.iter().map(shown).collect();
         eprintln!("kill {round} after {moment:?}: {}", shown.join(", "));
         host.kill().await;
-        wish(&host, &first, round, &mut chance).await;
+        wish(&mut host, &first, round, &mut chance).await;
         until_it_works(&mut host).await;
     }
     let routers = host.until(&kind(), |routers| routers.iter().all(rests)).await;

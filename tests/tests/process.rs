@@ -1,7 +1,7 @@
 //! A host as a process that runs a copy of an example in front of a cloud, until it is killed and begins again.
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use polity_cluster::Cluster;
@@ -9,6 +9,7 @@ use polity_core::call::Write;
 use polity_core::contract::{Act, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
 use polity_core::object::Object;
 use polity_tests::examples;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// How often a test looks.
@@ -23,16 +24,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a host with an example, in whose connection these texts are replaced.
+    /// Starts a host with an example, in whose manifests these texts are replaced.
     pub(crate) async fn begin(example: &str, replaced: &[(&str, &str)]) -> Self {
         let example = examples::copy(example);
-        let file = example.path().join("connection.yaml");
-        let mut text = std::fs::read_to_string(&file).expect("the connection");
         for (from, to) in replaced {
-            assert!(text.contains(from), "the connection has no {from}");
-            text = text.replace(from, to);
+            let count: usize = manifests(example.path())
+                .map(|file| replace(&file, from, to))
+                .sum();
+            assert!(count > 0, "no manifest has {from}");
         }
-        std::fs::write(&file, text).expect("written");
         let data = tempfile::tempdir().expect("a folder");
         let (child, cluster) = start(example.path(), data.path()).await;
         Process {
@@ -50,26 +50,33 @@ impl Process {
         (self.child, self.cluster) = start(self.example.path(), self.data.path()).await;
     }
 
+    /// Lets the host end by itself.
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("a process"), Signal::TERM).expect("it is there");
+        self.child.wait().expect("ended")
+    }
+
     /// The objects of a kind.
-    pub(crate) async fn objects(&self, kind: &Kind) -> Vec<Value> {
+    pub(crate) async fn objects(&mut self, kind: &Kind) -> Vec<Value> {
+        self.until(kind, |_| true).await
+    }
+
+    /// Waits until the objects of a kind are as wanted. Who waits is ended from outside where that never comes.
+    pub(crate) async fn until(&mut self, kind: &Kind, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         let query = ListQuery {
             latest: true,
             limit: 100,
             ..ListQuery::all(kind.clone())
         };
-        match self.cluster.read(&Question::Objects(query)).await {
-            Ok(Value::Array(objects)) => objects,
-            _ => Vec::new(),
-        }
-    }
-
-    /// Waits until the objects of a kind are as wanted. Who waits is ended from outside where that never comes.
-    pub(crate) async fn until(&mut self, kind: &Kind, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let question = Question::Objects(query);
         loop {
             let ended = self.child.try_wait().expect("a child");
             assert!(ended.is_none(), "the host ended: {ended:?}");
-            let objects = self.objects(kind).await;
-            if is_so(&objects) {
+            // A host that has just begun may not serve them yet.
+            if let Ok(Value::Array(objects)) = self.cluster.read(&question).await
+                && is_so(&objects)
+            {
                 return objects;
             }
             // The host and the cloud need the processor more.
@@ -107,6 +114,16 @@ impl Process {
         self.cluster.write(&delete).await.expect("it is there");
     }
 
+    /// The manifests of the objects of a kind, as the example has them.
+    pub(crate) fn manifests(&self, kind: &Kind) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.example.path().join("objects.yaml")).expect("the objects");
+        let documents = serde_yaml_ng::Deserializer::from_str(&text);
+        let values = documents.map(|document| serde::Deserialize::deserialize(document).expect("a manifest"));
+        values
+            .filter(|value: &Value| value["kind"] == *kind.kind)
+            .collect()
+    }
+
     /// All that was recorded.
     pub(crate) fn recorded(&self) -> String {
         let folder = self.data.path().join("kept/recordings/passes");
@@ -128,6 +145,21 @@ impl Drop for Process {
             self.data.disable_cleanup(true);
         }
     }
+}
+
+/// The manifests in a folder.
+fn manifests(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = std::fs::read_dir(folder).expect("the example");
+    let paths = files.map(|file| file.expect("an entry").path());
+    // Components are no text.
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+}
+
+/// How often a file had the text.
+fn replace(file: &Path, from: &str, to: &str) -> usize {
+    let text = std::fs::read_to_string(file).expect("a manifest");
+    std::fs::write(file, text.replace(from, to)).expect("written");
+    text.matches(from).count()
 }
 
 async fn start(example: &Path, data: &Path) -> (Child, Cluster) {

@@ -3,28 +3,31 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use polity_core::contract::Kind;
 use polity_tests::simulation::seed::Chance;
 use polity_tests::vcsim::{Vcsim, Vm};
 use serde_json::Value;
 
-use crate::staged::{Staged, all_have, kind};
+use crate::process::Process;
 
 /// The password that stands in a Secret of the example.
 const SECRET: &str = "simulated-p4ssword";
 /// An answer that comes later than its clone ends.
 const LATE: [&str; 4] = ["-clone", "200ms", "-late", "3s"];
 
-async fn begin(vcsim: &Vcsim) -> Staged {
+fn kind() -> Kind {
+    Kind {
+        api_version: "capv.polity.dev/v1alpha1".into(),
+        kind: "Machine".into(),
+    }
+}
+
+async fn begin(vcsim: &Vcsim) -> Process {
     let replaced = [
         ("127.0.0.1:8989", vcsim.address()),
         ("requeuePeriod: 5s", "requeuePeriod: 1s"),
     ];
-    Staged::begin(
-        "vsphere-machines",
-        &replaced,
-        kind("capv.polity.dev/v1alpha1", "Machine"),
-    )
-    .await
+    Process::begin("vsphere-machines", &replaced).await
 }
 
 fn is_running(machine: &Value) -> bool {
@@ -32,7 +35,7 @@ fn is_running(machine: &Value) -> bool {
 }
 
 fn are_running(machines: &[Value]) -> bool {
-    all_have(machines, 2, is_running)
+    machines.len() == 2 && machines.iter().all(is_running)
 }
 
 /// Whether a clone is on its way, and may have been sent.
@@ -64,13 +67,14 @@ async fn machines_come_and_go_on_a_vcenter_however_often_the_host_is_killed() {
         Ok(vcsim) => vcsim,
         Err(skip) => return skip.print(),
     };
-    let mut stage = begin(&vcsim).await;
+    let mut host = begin(&vcsim).await;
     // Both clones have ended, and an answer is still held back: the host that is killed never knew.
-    stage
-        .until(|machines| machines.iter().any(is_in_doubt) && vcsim.vms().len() == 2)
-        .await;
-    stage.kill().await;
-    let machines = stage.until(are_running).await;
+    host.until(&kind(), |machines| {
+        machines.iter().any(is_in_doubt) && vcsim.vms().len() == 2
+    })
+    .await;
+    host.kill().await;
+    let machines = host.until(&kind(), are_running).await;
     assert_eq!(vcsim.vms(), wanted(&machines), "one for each machine, as it says");
     for (machine, network) in machines.iter().zip(["VM Network", "DC0_DVPG0"]) {
         let status = &machine["status"];
@@ -86,17 +90,17 @@ async fn machines_come_and_go_on_a_vcenter_however_often_the_host_is_killed() {
         );
     }
     assert!(
-        stage.recorded().contains("CAPV-37"),
+        host.recorded().contains("CAPV-37"),
         "the clone in doubt was found"
     );
 
     for machine in &machines {
-        stage.delete(machine).await;
+        host.delete(&kind(), machine).await;
     }
-    stage.kill().await;
-    stage.until(<[Value]>::is_empty).await;
+    host.kill().await;
+    host.until(&kind(), <[Value]>::is_empty).await;
     assert_eq!(vcsim.vms(), []);
-    let recorded = stage.recorded();
+    let recorded = host.recorded();
     assert!(recorded.contains("vm.clone"));
     assert!(!recorded.contains(SECRET));
 }
@@ -107,10 +111,11 @@ async fn a_host_that_is_told_to_end_logs_out() {
         Ok(vcsim) => vcsim,
         Err(skip) => return skip.print(),
     };
-    let mut stage = begin(&vcsim).await;
-    stage.until(|machines| machines.iter().any(is_running)).await;
+    let mut host = begin(&vcsim).await;
+    host.until(&kind(), |machines| machines.iter().any(is_running))
+        .await;
     assert_eq!(vcsim.sessions(), 1, "one login for all");
-    assert!(stage.terminate().success());
+    assert!(host.terminate().success());
     assert_eq!(vcsim.sessions(), 0);
 }
 
@@ -125,22 +130,21 @@ async fn no_moment_is_bad_for_a_kill() {
         .ok()
         .and_then(|text| text.parse().ok());
     let mut chance = Chance::new(number.unwrap_or(20_260_101), 0);
-    let mut stage = begin(&vcsim).await;
+    let mut host = begin(&vcsim).await;
     let is_at_rest = |machines: &[Value]| machines.is_empty() || are_running(machines);
     let mut before = Vec::new();
     for nth in 0..20 {
         // Some are killed soon after they found out what the one before had done, the others in the middle of something new.
         if nth > 0 && chance.one_in(250) {
-            stage
-                .until(|machines| machines != before || is_at_rest(machines))
+            host.until(&kind(), |machines| machines != before || is_at_rest(machines))
                 .await;
         } else if nth > 0 {
-            stage.until(is_at_rest).await;
-            turn(&mut stage).await;
+            host.until(&kind(), is_at_rest).await;
+            turn(&mut host).await;
         }
         let moment = Duration::from_millis(chance.between(0, 3_500));
         tokio::time::sleep(moment).await;
-        let machines = stage.objects().await;
+        let machines = host.objects(&kind()).await;
         let states: Vec<String> = machines.iter().map(state).collect();
         let vms = vcsim.vms().len();
         // For who waits for it.
@@ -148,7 +152,7 @@ async fn no_moment_is_bad_for_a_kill() {
             std::io::stderr(),
             "kill {nth} after {moment:?}: {states:?}, {vms} VMs"
         );
-        stage.kill().await;
+        host.kill().await;
         let names: Vec<String> = vcsim.vms().into_iter().map(|vm| vm.name).collect();
         assert!(
             names.is_sorted_by(|one, other| one < other),
@@ -156,15 +160,15 @@ async fn no_moment_is_bad_for_a_kill() {
         );
         before = machines;
     }
-    if stage.until(is_at_rest).await.is_empty() {
-        turn(&mut stage).await;
+    if host.until(&kind(), is_at_rest).await.is_empty() {
+        turn(&mut host).await;
     }
-    let machines = stage.until(are_running).await;
+    let machines = host.until(&kind(), are_running).await;
     assert_eq!(vcsim.vms(), wanted(&machines));
-    turn(&mut stage).await;
-    stage.until(<[Value]>::is_empty).await;
+    turn(&mut host).await;
+    host.until(&kind(), <[Value]>::is_empty).await;
     assert_eq!(vcsim.vms(), []);
-    assert!(!stage.recorded().contains(SECRET));
+    assert!(!host.recorded().contains(SECRET));
 }
 
 /// How a machine stands, for people.
@@ -175,16 +179,16 @@ fn state(machine: &Value) -> String {
 }
 
 /// Gives the host something to do: machines that all run are deleted, and where there are none, there are two again.
-async fn turn(stage: &mut Staged) {
-    let machines = stage.objects().await;
+async fn turn(host: &mut Process) {
+    let machines = host.objects(&kind()).await;
     if are_running(&machines) {
         for machine in &machines {
-            stage.delete(machine).await;
+            host.delete(&kind(), machine).await;
         }
     }
     if machines.is_empty() {
-        for manifest in stage.manifests() {
-            stage.cluster.apply(&manifest).await.expect("a machine");
+        for manifest in host.manifests(&kind()) {
+            host.cluster.apply(&manifest).await.expect("a machine");
         }
     }
 }
