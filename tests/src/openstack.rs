@@ -90,6 +90,16 @@ impl OpenStack {
         self.addresses["identity"].as_str().expect("an address")
     }
 
+    /// Where its services listen, `127.0.0.1:PORT` each.
+    ///
+    /// # Panics
+    /// They are not where they said.
+    pub fn hosts(&self) -> Vec<&str> {
+        let addresses = self.addresses.as_object().into_iter().flatten();
+        let hosts = addresses.map(|(_, url)| url.as_str()?.strip_prefix("http://")?.split('/').next());
+        hosts.collect::<Option<_>>().expect("addresses")
+    }
+
     fn token(&self, user: &str) -> String {
         let domain = json!({"id": "default"});
         let user_of_domain = json!({"name": user, "password": PASSWORD, "domain": domain});

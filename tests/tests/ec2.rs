@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use crate::process::{LOOK_EVERY, Process};
 
-const MCM: &str = "mcm.polity.dev/v1alpha1";
+pub(crate) const MCM: &str = "mcm.polity.dev/v1alpha1";
 /// The values that stand in Secrets of the example.
-const SECRETS: [&str; 2] = ["wJalrXUtnFEMI", "#cloud-config"];
+pub(crate) const SECRETS: [&str; 2] = ["wJalrXUtnFEMI", "#cloud-config"];
 
 async fn begin(moto: &Moto, example: &str) -> Process {
     Process::begin(example, &[("127.0.0.1:5555", moto.address())]).await
 }
 
 /// The node that a machine's kubelet would register.
-async fn register(host: &Process, machine: &Value) {
+pub(crate) async fn register(host: &Process, machine: &Value) {
     let id = machine["status"]["providerID"].as_str().expect("an id");
     let name = machine["metadata"]["labels"]["node"]
         .as_str()
@@ -35,7 +35,7 @@ async fn register(host: &Process, machine: &Value) {
     host.cluster.write(&write).await.expect("it is ready");
 }
 
-fn kind(api_version: &str, kind: &str) -> Kind {
+pub(crate) fn kind(api_version: &str, kind: &str) -> Kind {
     Kind {
         api_version: api_version.into(),
         kind: kind.into(),

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod cases;
+mod chaos;
 mod cluster;
 mod crash;
 mod definitions;

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use crate::process::{LOOK_EVERY, Process};
 
 /// What the cloud has from the beginning, as `tests/assets/openstack/seed.py` says.
-const OFFICE: &str = "70617274-0000-4000-8000-000000000002";
+pub(crate) const OFFICE: &str = "70617274-0000-4000-8000-000000000002";
 const GUESTS: &str = "70617274-0000-4000-8000-000000000003";
 const SECOND_IMAGE: &str = "70617274-0000-4000-8000-000000000012";
 /// How many ports it has.
 const PORTS: usize = 4;
 
-fn kind() -> Kind {
+pub(crate) fn kind() -> Kind {
     Kind {
         api_version: "rug.polity.dev/v1alpha1".into(),
         kind: "Router".into(),
@@ -30,7 +30,7 @@ async fn begin(cloud: &OpenStack) -> Process {
 }
 
 /// A router that is alive and configured, and has nothing to do.
-fn rests(router: &Value) -> bool {
+pub(crate) fn rests(router: &Value) -> bool {
     let status = &router["status"];
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let mut ready = conditions.filter(|condition| condition["type"] == "Ready");
@@ -192,10 +192,10 @@ async fn a_server_is_replaced_by_one_of_another_image(cloud: &OpenStack, host: &
     assert_eq!(of_branch.expect("it is there")["image"]["id"], SECOND_IMAGE);
 }
 
-/// Boots a server with a port, as the driver does, and returns its id. Its spawn takes some seconds.
-fn boot(cloud: &OpenStack, port: &Value) -> Value {
+/// Boots a server with these networks, as the driver does, and returns its id. Its spawn takes some seconds.
+pub(crate) fn boot(cloud: &OpenStack, name: &str, networks: &Value) -> Value {
     let wanted = json!({"server": {
-        "name": "twice", "imageRef": SECOND_IMAGE, "flavorRef": "router-small", "networks": [{"port": port}],
+        "name": name, "imageRef": SECOND_IMAGE, "flavorRef": "router-small", "networks": networks,
         "metadata": {"spawn-seconds": "5"},
     }});
     let (status, answer) = cloud.send(Service::Compute, "POST", "/servers", Some(&wanted));
@@ -229,7 +229,8 @@ async fn two_boots_with_the_same_port_leave_a_server_without_it_so_the_host_must
             .find(|port| port["mac_address"] == "fa:16:3e:00:00:01")
             .expect("it is there")
     };
-    let servers = [boot(&cloud, &port()["id"]), boot(&cloud, &port()["id"])];
+    let boot = || boot(&cloud, "twice", &json!([{"port": port()["id"]}]));
+    let servers = [boot(), boot()];
     let mut works = Vec::new();
     for server in servers {
         if until_built(&cloud, &server).await == "ACTIVE" {

@@ -11,11 +11,11 @@ use serde_json::Value;
 use crate::process::Process;
 
 /// The password that stands in a Secret of the example.
-const SECRET: &str = "simulated-p4ssword";
+pub(crate) const SECRET: &str = "simulated-p4ssword";
 /// An answer that comes later than its clone ends.
 const LATE: [&str; 4] = ["-clone", "200ms", "-late", "3s"];
 
-fn kind() -> Kind {
+pub(crate) fn kind() -> Kind {
     Kind {
         api_version: "capv.polity.dev/v1alpha1".into(),
         kind: "Machine".into(),
@@ -30,7 +30,7 @@ async fn begin(vcsim: &Vcsim) -> Process {
     Process::begin("vsphere-machines", &replaced).await
 }
 
-fn is_running(machine: &Value) -> bool {
+pub(crate) fn is_running(machine: &Value) -> bool {
     machine["status"]["phase"] == "Running" && machine["metadata"].get("deletionTimestamp").is_none()
 }
 

@@ -14,7 +14,7 @@ use polity_core::contract::driver::Manifest;
 use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
 use polity_core::time::millis;
 use polity_http::login::{At, Plan, Session, Values as Secret, log_in, log_in_by_plan};
-use polity_http::{Incoming, Pace, Transport};
+use polity_http::{Incoming, Pace, Transport, unix_of};
 use polity_sandbox::driver::{Call, Driver, Entry, Exchange, Finding, Task};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -89,8 +89,7 @@ impl Reached {
 
     /// Learns what time it is at the server.
     pub(crate) fn learn_time(&self, response: &Incoming) {
-        let said = response.header("date").and_then(unix_of);
-        if let Some(said) = said {
+        if let Some(said) = response.date() {
             let ahead = i64::try_from(said).unwrap_or(0) - i64::try_from(self.clock.now_ms()).unwrap_or(0);
             self.ahead.store(ahead, Ordering::Relaxed);
         }
@@ -101,12 +100,6 @@ impl Reached {
 pub(crate) fn pause(said: &str, now: u64) -> Option<Duration> {
     let seconds = said.trim().parse().ok().map(Duration::from_secs);
     seconds.or_else(|| Some(Duration::from_millis(unix_of(said)?.saturating_sub(now))))
-}
-
-/// The Unix milliseconds of a date of HTTP.
-fn unix_of(date: &str) -> Option<u64> {
-    let time = jiff::fmt::rfc2822::parse(date).ok()?;
-    u64::try_from(time.timestamp().as_millisecond()).ok()
 }
 
 impl DriverCloud {

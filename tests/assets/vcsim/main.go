@@ -23,6 +23,7 @@ func main() {
 	name := flag.String("template", "ubuntu-24.04", "the `NAME` of the template")
 	takes := flag.Duration("clone", time.Second, "how long a clone takes")
 	by := flag.Duration("late", 0, "how long the answer to a clone is held back while the clone goes on")
+	beside := flag.String("beside", "", "the `NAME` of a VM that is there from the beginning")
 	version := flag.Bool("version", false, "print the version of govmomi, and end")
 	flag.Parse()
 	if *version {
@@ -34,13 +35,20 @@ func main() {
 	simulator.TaskDelay.MethodDelay = map[string]int{"LockHandoff": 0, "Clone": int(takes.Milliseconds())}
 	model := simulator.VPX()
 	model.Host, model.Machine, model.Autostart = 0, 1, false
+	if *beside != "" {
+		model.Machine = 2
+	}
 	if err := model.Create(); err != nil {
 		log.Fatal(err)
 	}
 	defer model.Remove()
 
-	vm := model.Map().Any("VirtualMachine").(*simulator.VirtualMachine)
-	vm.Name, vm.Config.Name, vm.Summary.Config.Name = *name, *name, *name
+	vms := model.Map().All("VirtualMachine")
+	for i, name := range []string{*name, *beside}[:len(vms)] {
+		vm := vms[i].(*simulator.VirtualMachine)
+		vm.Name, vm.Config.Name, vm.Summary.Config.Name = name, name, name
+	}
+	vm := vms[0].(*simulator.VirtualMachine)
 	if fault := vm.MarkAsTemplate(&types.MarkAsTemplate{This: vm.Self}).Fault(); fault != nil {
 		log.Fatal(fault.String)
 	}

@@ -18,4 +18,4 @@ mod transport;
 
 pub use address::{Address, BadAddress};
 pub use pace::{Pace, Rate};
-pub use transport::{BadTls, Incoming, Lost, Outgoing, Tls, Transport};
+pub use transport::{BadTls, Incoming, Lost, Outgoing, Tls, Transport, unix_of};

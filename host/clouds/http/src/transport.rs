@@ -78,6 +78,17 @@ impl Incoming {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
+
+    /// When the server says that it answered, in Unix milliseconds.
+    pub fn date(&self) -> Option<u64> {
+        self.header("date").and_then(unix_of)
+    }
+}
+
+/// The Unix milliseconds of a date of HTTP.
+pub fn unix_of(date: &str) -> Option<u64> {
+    let time = jiff::fmt::rfc2822::parse(date).ok()?;
+    u64::try_from(time.timestamp().as_millisecond()).ok()
 }
 
 /// A request without a response.

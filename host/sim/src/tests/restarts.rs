@@ -89,13 +89,14 @@ impl Walk {
     fn request(&mut self, sim: &mut Sim) -> CloudRequest {
         let catalogue = sim.catalogue().clone();
         let mut names: Vec<&str> = catalogue.operations.keys().map(String::as_str).collect();
-        // A machine joins only after all of these, in this order.
+        // A machine joins only after all of these, in this order; and a port is there only while its router is.
         let rare = [
             "pool.add-machine",
             "agent.install",
             "node.initialized",
             "kubeadm.init",
             "kubeadm.join",
+            "port.detach",
         ];
         names.extend(rare.repeat(3));
         let name = self.one_of(&names).expect("there are operations").to_owned();

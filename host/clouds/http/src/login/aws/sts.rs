@@ -8,12 +8,15 @@ use serde_json::Value;
 use super::{Credentials, Keys, unix_ms};
 use crate::address::{Address, query};
 use crate::login::At;
-use crate::transport::Outgoing;
+use crate::transport::{Incoming, Outgoing};
 
 /// The version of the API.
 const VERSION: &str = "2011-06-15";
 /// The most characters of an error that are repeated.
 const LONGEST_ERROR: usize = 300;
+
+/// How far the time of a signature may be from the server's, in milliseconds ("Elements of an AWS API request signature").
+const VALID: u64 = 5 * 60 * 1_000;
 
 /// Whose keys are.
 pub(super) struct Who {
@@ -115,7 +118,7 @@ async fn call(
         ("Version", VERSION.to_owned()),
     ]);
     pairs.extend(form);
-    let mut request = Outgoing {
+    let request = Outgoing {
         address: address(at)?,
         method: Method::POST,
         path: Vec::new(),
@@ -126,11 +129,7 @@ async fn call(
         )],
         body: Bytes::from(query(&pairs)),
     };
-    if let Some(by) = by {
-        by.sign(&mut request, "sts", at.region, at.now);
-    }
-    let sent = at.transport.send(&request, at.until).await;
-    let answer = sent.map_err(|lost| lost.failure)?;
+    let answer = send(at, by, &request).await?;
     let body = polity_body::whole(&answer.body).unwrap_or_default();
     if answer.status == 200 {
         let (response, result) = (format!("{action}Response"), format!("{action}Result"));
@@ -143,6 +142,26 @@ async fn call(
     let said: String = hide(said, &hidden).chars().take(LONGEST_ERROR).collect();
     let message = format!("STS answers {action} with {}: {code:.100} {said}", answer.status);
     Err(Failure::new(meaning(answer.status, &code), message))
+}
+
+/// Sends a request, signed.
+async fn send(at: &At<'_>, by: Option<&Credentials>, request: &Outgoing) -> Result<Incoming, Failure> {
+    let signed_at = async |now| {
+        let mut request = request.clone();
+        if let Some(by) = by {
+            by.sign(&mut request, "sts", at.region, now);
+        }
+        let sent = at.transport.send(&request, at.until).await;
+        sent.map_err(|lost| lost.failure)
+    };
+    let answer = signed_at(at.now).await?;
+    match answer.date() {
+        // Of one whose clock runs wrong it takes no signature, and says what time it is.
+        Some(date) if (400..=403).contains(&answer.status) && date.abs_diff(at.now) > VALID => {
+            signed_at(date).await
+        }
+        _ => Ok(answer),
+    }
 }
 
 fn hide(text: String, secrets: &[&str]) -> String {

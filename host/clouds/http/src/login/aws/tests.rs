@@ -22,6 +22,11 @@ struct Server {
 
 impl Server {
     fn start(answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> Self {
+        Server::with_headers("", answer)
+    }
+
+    /// One whose responses have these lines too.
+    fn with_headers(headers: &'static str, answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -32,8 +37,9 @@ impl Server {
                 let (status, body) = answer(&request);
                 kept.lock().expect("unpoisoned").push(request);
                 let length = body.len();
-                let head =
-                    format!("HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n");
+                let head = format!(
+                    "HTTP/1.1 {status} X\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n"
+                );
                 let mut stream = stream;
                 // Whoever has asked may be gone.
                 let _ = stream.write_all((head + &body).as_bytes());
@@ -240,6 +246,24 @@ async fn a_chain_that_cannot_be_is_refused_before_anybody_is_asked_for_it() {
             .iter()
             .any(|request| request.contains("GetCallerIdentity"))
     );
+}
+
+#[tokio::test]
+async fn keys_are_shown_by_the_servers_clock_where_that_of_the_host_runs_wrong() {
+    let server = Server::with_headers("date: Mon, 23 Nov 2026 12:00:00 GMT\r\n", |request| {
+        if !request.contains("x-amz-date: 20261123T120000Z") {
+            let error = "<ErrorResponse><Error><Code>SignatureDoesNotMatch</Code><Message>expired</Message></Error></ErrorResponse>";
+            return (403, error.to_owned());
+        }
+        let who = "<Arn>arn:aws:iam::2:user/x</Arn><Account>2</Account><UserId>u</UserId>";
+        let answer = format!(
+            "<GetCallerIdentityResponse><GetCallerIdentityResult>{who}</GetCallerIdentityResult></GetCallerIdentityResponse>"
+        );
+        (200, answer)
+    });
+    let session = by_chain(&server, &[], &[], Some(&secret("own"))).await;
+    assert_eq!(session.expect("a session").place, ["aws", "2", "eu-west-1"]);
+    assert_eq!(server.seen().len(), 2, "it is tried once more, and no oftener");
 }
 
 async fn own(server: &Server, variables: &[(&str, String)]) -> Result<Session, Failure> {

@@ -1,0 +1,127 @@
+//! EC2 and STS by moto.
+
+use http::StatusCode;
+use http::request::Parts;
+use jiff::Timestamp;
+use polity_core::contract::Kind;
+use polity_tests::moto::{ACCOUNT, Moto};
+use polity_tests::skip::Skip;
+use serde_json::Value;
+
+use super::Stage;
+use super::proxy::{Answer, Dialect, Does, Proxy, refusal, server_time};
+use crate::ec2;
+use crate::process::Process;
+
+/// How far the time of a signature may be from the server's, in seconds.
+const VALID: i64 = 300;
+
+pub(super) struct Ec2 {
+    moto: Moto,
+    proxy: Proxy,
+}
+
+impl Ec2 {
+    pub(super) fn start() -> Result<Self, Skip> {
+        let moto = Moto::start()?;
+        // Somebody else's, of the same name.
+        let form = "Action=RunInstances&ImageId=ami-12c6146b&MinCount=1&MaxCount=1&TagSpecification.1.ResourceType=instance\
+                    &TagSpecification.1.Tag.1.Key=Name&TagSpecification.1.Tag.1.Value=web-1\
+                    &TagSpecification.1.Tag.2.Key=polity.dev/owner&TagSpecification.1.Tag.2.Value=somebody";
+        moto.ec2(ACCOUNT, form);
+        let proxy = Proxy::start(Query, &[moto.address()]);
+        Ok(Ec2 { moto, proxy })
+    }
+}
+
+impl Stage for Ec2 {
+    const EXAMPLE: &'static str = "aws-machines";
+    const SECRETS: &'static [&'static str] = &ec2::SECRETS;
+
+    fn kind() -> Kind {
+        ec2::kind(ec2::MCM, "Machine")
+    }
+
+    fn proxy(&self) -> &Proxy {
+        &self.proxy
+    }
+
+    fn replaced(&self) -> Vec<(&'static str, String)> {
+        vec![
+            (
+                "127.0.0.1:5555",
+                self.proxy.address(self.moto.address()).to_owned(),
+            ),
+            (
+                "{short: 5s, medium: 1m, long: 5m}",
+                "{short: 200ms, medium: 500ms, long: 1s}".to_owned(),
+            ),
+        ]
+    }
+
+    fn count(&self) -> usize {
+        let in_state = |state| self.moto.instances(ACCOUNT, state).len();
+        in_state("running") + in_state("pending")
+    }
+
+    fn is_ready(machine: &Value) -> bool {
+        machine["status"]["currentStatus"]["phase"] == "Running"
+    }
+
+    async fn boot(&self, host: &Process, machines: &[Value]) {
+        for machine in machines {
+            if machine["status"]["providerID"].is_string()
+                && machine["metadata"]["deletionTimestamp"].is_null()
+            {
+                ec2::register(host, machine).await;
+            }
+        }
+    }
+}
+
+/// The query API of EC2 and STS.
+struct Query;
+
+impl Dialect for Query {
+    fn kind(&self, _: &Parts, body: &str) -> (String, Does) {
+        let action = body.split('&').find_map(|pair| pair.strip_prefix("Action="));
+        let action = action.unwrap_or("?").to_owned();
+        let does = match action.as_str() {
+            "GetCallerIdentity" => Does::LogIn,
+            "RunInstances" => Does::Create,
+            read if read.starts_with("Describe") => Does::Read,
+            _ => Does::Change,
+        };
+        (action, does)
+    }
+
+    fn end_session(&self, _: &mut Parts) -> Option<Answer> {
+        Some(error(StatusCode::UNAUTHORIZED, "AuthFailure"))
+    }
+
+    fn throttled(&self) -> Answer {
+        error(StatusCode::SERVICE_UNAVAILABLE, "RequestLimitExceeded")
+    }
+
+    fn refuse_time(&self, request: &Parts) -> Option<Answer> {
+        let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
+        let signed = text("x-amz-date").and_then(|date| date.parse::<Timestamp>().ok());
+        let is_far = signed.is_none_or(|signed| server_time().duration_since(signed).abs().as_secs() > VALID);
+        let is_sts = text("authorization").is_some_and(|proof| proof.contains("/sts/"));
+        let why = if is_sts {
+            "SignatureDoesNotMatch"
+        } else {
+            "RequestExpired"
+        };
+        is_far.then(|| error(StatusCode::BAD_REQUEST, why))
+    }
+}
+
+/// An error as EC2 writes it.
+fn error(status: StatusCode, code: &str) -> Answer {
+    let error = format!("<Errors><Error><Code>{code}</Code><Message>no</Message></Error></Errors>");
+    refusal(
+        status,
+        &format!("<Response>{error}<RequestID>r</RequestID></Response>"),
+    )
+}

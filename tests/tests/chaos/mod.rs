@@ -1,0 +1,185 @@
+//! One table of bad days for three clouds: through each, there is one VM for each object, in the end there is none, nobody
+//! else's VM is touched, and no secret gets out.
+//!
+//! Policies, drivers and hosts are those of the examples. Between host and cloud stands a proxy (`proxy.rs`).
+
+mod aws;
+mod openstack;
+mod proxy;
+mod vsphere;
+
+use std::time::Duration;
+
+use polity_core::contract::Kind;
+use polity_tests::simulation::seed::Chance;
+use serde_json::Value;
+
+use crate::process::{LOOK_EVERY, Process};
+use proxy::{Fault, Proxy};
+
+/// The table.
+const FAULTS: [Fault; 7] = [
+    Fault::LostAnswer,
+    Fault::Cut,
+    Fault::FailsAfterwards,
+    Fault::SessionEnded,
+    Fault::Truncated,
+    Fault::Throttled,
+    Fault::WrongClock,
+];
+
+/// A cloud with one VM in it that is nobody's, and a proxy in front of it.
+trait Stage {
+    /// The example that runs in it.
+    const EXAMPLE: &'static str;
+    /// What must be in no recording.
+    const SECRETS: &'static [&'static str];
+
+    /// The kind of the example's objects.
+    fn kind() -> Kind;
+
+    fn proxy(&self) -> &Proxy;
+
+    /// What is replaced in the example's manifests.
+    fn replaced(&self) -> Vec<(&'static str, String)>;
+
+    /// How many VMs there are.
+    fn count(&self) -> usize;
+
+    /// Whether an object has its VM, and all that it needs.
+    fn is_ready(object: &Value) -> bool;
+
+    /// Does what the VMs of these objects do by themselves once they have booted.
+    async fn boot(&self, _host: &Process, _objects: &[Value]) {}
+}
+
+async fn endure<S: Stage>(stage: &S) {
+    let kind = S::kind();
+    assert_eq!(stage.count(), 1, "somebody else's");
+    let replaced = stage.replaced();
+    let replaced: Vec<(&str, &str)> = replaced.iter().map(|(from, to)| (*from, to.as_str())).collect();
+    stage.proxy().strike(FAULTS[0]);
+    let mut host = Process::begin(S::EXAMPLE, &replaced).await;
+    let manifests = host.manifests(&kind);
+    for fault in FAULTS {
+        stage.proxy().strike(fault);
+        for manifest in &manifests {
+            host.cluster.apply(manifest).await.expect("an object");
+        }
+        let objects = settle(stage, &mut host, |objects| objects.len() == manifests.len()).await;
+        assert_eq!(
+            stage.count(),
+            1 + manifests.len(),
+            "{fault:?}: one for each object"
+        );
+        for object in &objects {
+            host.delete(&kind, object).await;
+        }
+        host.until(&kind, <[Value]>::is_empty).await;
+        assert_eq!(
+            stage.count(),
+            1,
+            "{fault:?}: nothing is left, and nothing else is gone"
+        );
+        let struck = stage.proxy().struck();
+        assert!(!struck.is_empty(), "{fault:?} struck nothing");
+        // For who waits for it.
+        eprintln!("{fault:?}: {}", struck.into_iter().collect::<Vec<_>>().join(", "));
+    }
+    let recorded = host.recorded();
+    for secret in S::SECRETS {
+        assert!(!recorded.contains(secret), "{secret}");
+    }
+}
+
+/// Waits until there are so many objects, and each of them is ready.
+async fn settle<S: Stage>(stage: &S, host: &mut Process, are_all: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    loop {
+        let objects = host.objects(&S::kind()).await;
+        let is_gone = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
+        if are_all(&objects)
+            && objects
+                .iter()
+                .all(|object| S::is_ready(object) && !is_gone(object))
+        {
+            return objects;
+        }
+        stage.boot(host, &objects).await;
+        // The host and the cloud need the processor more.
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+#[tokio::test]
+async fn machines_on_ec2_survive_every_bad_day() {
+    match aws::Ec2::start() {
+        Ok(stage) => endure(&stage).await,
+        Err(skip) => skip.print(),
+    }
+}
+
+#[tokio::test]
+async fn machines_on_a_vcenter_survive_every_bad_day() {
+    match vsphere::VCenter::start() {
+        Ok(stage) => endure(&stage).await,
+        Err(skip) => skip.print(),
+    }
+}
+
+#[tokio::test]
+async fn routers_on_openstack_survive_every_bad_day() {
+    match openstack::Stack::start() {
+        Ok(stage) => endure(&stage).await,
+        Err(skip) => skip.print(),
+    }
+}
+
+#[tokio::test]
+#[ignore = "it takes minutes: twenty kills, each at a moment by chance"]
+async fn no_moment_is_bad_for_a_kill_on_ec2() {
+    let stage = match aws::Ec2::start() {
+        Ok(stage) => stage,
+        Err(skip) => return skip.print(),
+    };
+    let number = std::env::var("POLITY_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let mut chance = Chance::new(number.unwrap_or(20_261_123), 0);
+    let kind = aws::Ec2::kind();
+    stage.proxy().strike(Fault::Late);
+    let replaced = stage.replaced();
+    let replaced: Vec<(&str, &str)> = replaced.iter().map(|(from, to)| (*from, to.as_str())).collect();
+    let mut host = Process::begin(aws::Ec2::EXAMPLE, &replaced).await;
+    let manifests = host.manifests(&kind);
+    for nth in 0..20 {
+        let moment = Duration::from_millis(chance.between(0, 4_000));
+        // The moment of the kill is what the test is about.
+        tokio::time::sleep(moment).await;
+        let count = stage.count();
+        eprintln!("kill {nth} after {moment:?}: {count} VMs");
+        host.kill().await;
+        assert!(stage.count() <= 1 + manifests.len(), "no machine has two");
+        let machines = settle(&stage, &mut host, |machines| {
+            [0, manifests.len()].contains(&machines.len())
+        })
+        .await;
+        assert_eq!(stage.count(), 1 + machines.len());
+        for machine in &machines {
+            host.delete(&kind, machine).await;
+        }
+        if machines.is_empty() {
+            for manifest in &manifests {
+                host.cluster.apply(manifest).await.expect("an object");
+            }
+        }
+    }
+    for machine in settle(&stage, &mut host, |_| true).await {
+        host.delete(&kind, &machine).await;
+    }
+    host.until(&kind, <[Value]>::is_empty).await;
+    assert_eq!(stage.count(), 1);
+    let recorded = host.recorded();
+    for secret in aws::Ec2::SECRETS {
+        assert!(!recorded.contains(secret), "{secret}");
+    }
+}

@@ -1,0 +1,342 @@
+//! A proxy between the host and the servers of a cloud, which does to an exchange what networks and servers do on bad days.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream;
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use jiff::{SignedDuration, Timestamp};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+
+/// What is done to the first request of each kind that it fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Nothing.
+    None,
+    /// A create is done, and its connection ends without an answer.
+    LostAnswer,
+    /// A request is done, and its answer breaks off in the middle.
+    Cut,
+    /// A change is done, and answered with an internal error.
+    FailsAfterwards,
+    /// The session of a request is no longer known.
+    SessionEnded,
+    /// The answer to a read lacks its second half, and looks whole.
+    Truncated,
+    /// The server has too much to do. It says so before it has done anything.
+    Throttled,
+    /// The server's clock is an hour ahead. This is done to all requests.
+    WrongClock,
+    /// A create is done, and its answer comes later. This is done to all of them.
+    Late,
+}
+
+/// How late an answer is that comes late.
+const LATE: Duration = Duration::from_millis(700);
+
+/// The time by a clock that is an hour ahead.
+pub(super) fn server_time() -> Timestamp {
+    Timestamp::now() + SignedDuration::from_hours(1)
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Does {
+    LogIn,
+    Read,
+    Change,
+    Create,
+}
+
+/// A response that is there as a whole.
+pub(super) type Answer = Response<Full<Bytes>>;
+type Body = BoxBody<Bytes, io::Error>;
+
+/// How requests of a cloud look.
+pub(super) trait Dialect: Send + Sync + 'static {
+    /// What this kind of request is called, and what it does.
+    fn kind(&self, request: &Parts, body: &str) -> (String, Does);
+
+    /// Takes the session out of a request; or the answer to one whose session has ended.
+    fn end_session(&self, request: &mut Parts) -> Option<Answer>;
+
+    /// The answer of a server that has too much to do.
+    fn throttled(&self) -> Answer;
+
+    /// The answer of a server whose clock is ahead, if it does not take the request.
+    fn refuse_time(&self, _: &Parts) -> Option<Answer> {
+        None
+    }
+}
+
+/// Stands between the host and the servers, until it is dropped.
+pub(super) struct Proxy {
+    state: Arc<State>,
+    runtime: Option<Runtime>,
+    /// The addresses of the servers, with those of the proxy for them.
+    addresses: Vec<(String, String)>,
+}
+
+struct State {
+    dialect: Box<dyn Dialect>,
+    now: Mutex<Now>,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+struct Now {
+    fault: Fault,
+    /// The kinds of requests that it was done to.
+    struck: BTreeSet<String>,
+}
+
+impl Proxy {
+    /// Stands in front of these servers, `127.0.0.1:PORT` each.
+    pub(super) fn start(dialect: impl Dialect, servers: &[&str]) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build();
+        let runtime = runtime.expect("a runtime");
+        let state = Arc::new(State {
+            dialect: Box::new(dialect),
+            now: Mutex::new(Now {
+                fault: Fault::None,
+                struck: BTreeSet::new(),
+            }),
+            // Servers close connections that are idle, each after another time.
+            client: Client::builder(TokioExecutor::new())
+                .pool_max_idle_per_host(0)
+                .build_http(),
+        });
+        let listeners: Vec<_> = servers.iter().map(|server| (server, listen())).collect();
+        let addresses: Vec<_> = listeners
+            .iter()
+            .map(|(server, (_, address))| ((**server).to_owned(), address.to_string()))
+            .collect();
+        for (server, (listener, _)) in listeners {
+            let serving = serve(listener, (*server).to_owned(), state.clone(), addresses.clone());
+            runtime.spawn(serving);
+        }
+        Proxy {
+            state,
+            runtime: Some(runtime),
+            addresses,
+        }
+    }
+
+    /// The address that stands for a server.
+    pub(super) fn address(&self, server: &str) -> &str {
+        let found = self.addresses.iter().find(|(known, _)| known == server);
+        &found.expect("it stands in front of it").1
+    }
+
+    /// Does this from now on, and forgets what it has done.
+    pub(super) fn strike(&self, fault: Fault) {
+        *self.state.now() = Now {
+            fault,
+            struck: BTreeSet::new(),
+        };
+    }
+
+    /// The kinds of requests that were struck.
+    pub(super) fn struck(&self) -> BTreeSet<String> {
+        self.state.now().struck.clone()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn listen() -> (std::net::TcpListener, SocketAddr) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    (listener, address)
+}
+
+async fn serve(
+    listener: std::net::TcpListener,
+    server: String,
+    state: Arc<State>,
+    addresses: Vec<(String, String)>,
+) {
+    let listener = TcpListener::from_std(listener).expect("a listener");
+    while let Ok((stream, _)) = listener.accept().await {
+        let (server, state, addresses) = (server.clone(), state.clone(), addresses.clone());
+        tokio::spawn(async move { converse(stream, &server, &state, &addresses).await });
+    }
+}
+
+/// Answers the requests of one connection.
+async fn converse(stream: TcpStream, server: &str, state: &State, addresses: &[(String, String)]) {
+    let service = service_fn(async |request| state.pass(request, server, addresses).await);
+    let served = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+    // An end in the middle is what it is there for.
+    let _ = served.await;
+}
+
+impl State {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The fault for a request.
+    fn fault(&self, kind: &str, does: Does) -> Fault {
+        let mut now = self.now();
+        let fits = match now.fault {
+            Fault::None => false,
+            Fault::LostAnswer | Fault::Late => does == Does::Create,
+            Fault::Cut | Fault::WrongClock => true,
+            Fault::FailsAfterwards => matches!(does, Does::Change | Does::Create),
+            Fault::SessionEnded => does != Does::LogIn,
+            Fault::Truncated => matches!(does, Does::Read | Does::LogIn),
+            // Of a create that is throttled the host is sure only when nothing of it has come for minutes.
+            Fault::Throttled => does != Does::Create,
+        };
+        let is_first = fits && now.struck.insert(kind.to_owned());
+        let is_lasting = matches!(now.fault, Fault::WrongClock | Fault::Late);
+        match is_first || (fits && is_lasting) {
+            true => now.fault,
+            false => Fault::None,
+        }
+    }
+
+    /// Passes a request on, and its answer back. An error ends the connection.
+    async fn pass(
+        &self,
+        request: Request<Incoming>,
+        server: &str,
+        addresses: &[(String, String)],
+    ) -> io::Result<Response<Body>> {
+        let (mut head, body) = request.into_parts();
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let (kind, does) = self.dialect.kind(&head, &String::from_utf8_lossy(&body));
+        let fault = self.fault(&kind, does);
+        let at_once = match fault {
+            Fault::SessionEnded => self.dialect.end_session(&mut head),
+            Fault::Throttled => Some(self.dialect.throttled()),
+            Fault::WrongClock => self.dialect.refuse_time(&head),
+            _ => None,
+        };
+        let mut answer = match at_once {
+            Some(answer) => answer,
+            None => self.ask(head, body, server, addresses).await?,
+        };
+        match fault {
+            Fault::LostAnswer => Err(io::Error::other("lost")),
+            Fault::Late => {
+                tokio::time::sleep(LATE).await;
+                Ok(whole(answer))
+            }
+            Fault::Cut => Ok(broken_off(answer).await),
+            Fault::FailsAfterwards => Ok(whole(refusal(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal error",
+            ))),
+            Fault::Truncated => {
+                let body = bytes(&mut answer).await;
+                Ok(whole(with_body(answer, body.slice(..body.len() / 2))))
+            }
+            Fault::WrongClock => {
+                answer.headers_mut().insert(header::DATE, date(server_time()));
+                Ok(whole(answer))
+            }
+            Fault::None | Fault::SessionEnded | Fault::Throttled => Ok(whole(answer)),
+        }
+    }
+
+    /// The server's answer. Where it names a server, it names the proxy for it.
+    async fn ask(
+        &self,
+        mut head: Parts,
+        body: Bytes,
+        server: &str,
+        addresses: &[(String, String)],
+    ) -> io::Result<Answer> {
+        let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let uri = format!("http://{server}{path}");
+        head.uri = uri.parse().map_err(io::Error::other)?;
+        // What is read as text must not be packed.
+        head.headers.remove(header::ACCEPT_ENCODING);
+        let request = Request::from_parts(head, Full::new(body));
+        let (head, body) = self
+            .client
+            .request(request)
+            .await
+            .map_err(io::Error::other)?
+            .into_parts();
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let body = match std::str::from_utf8(&body) {
+            Err(_) => body,
+            Ok(text) => addresses
+                .iter()
+                .fold(text.to_owned(), |text, (server, proxy)| {
+                    text.replace(server, proxy)
+                })
+                .into(),
+        };
+        Ok(with_body(Response::from_parts(head, Full::default()), body))
+    }
+}
+
+/// An answer of a server that did nothing.
+pub(super) fn refusal(status: StatusCode, body: &str) -> Answer {
+    let mut answer = Response::new(Full::from(body.to_owned()));
+    *answer.status_mut() = status;
+    answer
+}
+
+fn date(time: Timestamp) -> HeaderValue {
+    let text = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&time);
+    HeaderValue::from_str(&text.expect("a date")).expect("a header")
+}
+
+async fn bytes(answer: &mut Answer) -> Bytes {
+    let Ok(body) = answer.body_mut().collect().await;
+    body.to_bytes()
+}
+
+fn with_body(answer: Answer, body: Bytes) -> Answer {
+    let (mut head, _) = answer.into_parts();
+    for framing in [
+        header::CONTENT_LENGTH,
+        header::TRANSFER_ENCODING,
+        header::CONNECTION,
+    ] {
+        head.headers.remove(framing);
+    }
+    Response::from_parts(head, Full::new(body))
+}
+
+fn whole(answer: Answer) -> Response<Body> {
+    answer.map(|body| body.map_err(|never| match never {}).boxed())
+}
+
+/// An answer whose second half does not come.
+async fn broken_off(mut answer: Answer) -> Response<Body> {
+    let body = bytes(&mut answer).await;
+    let half = Frame::data(body.slice(..body.len() / 2));
+    let parts = stream::iter([Ok(half), Err(io::Error::other("cut"))]);
+    answer
+        .headers_mut()
+        .insert(header::CONTENT_LENGTH, body.len().into());
+    answer.map(|_| StreamBody::new(parts).boxed())
+}
