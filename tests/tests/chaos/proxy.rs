@@ -98,6 +98,8 @@ struct State {
 
 struct Now {
     fault: Fault,
+    /// Whether the session that the host has is still known.
+    has_session: bool,
     /// The kinds of requests that it was done to.
     struck: BTreeSet<String>,
 }
@@ -114,6 +116,7 @@ impl Proxy {
             dialect: Box::new(dialect),
             now: Mutex::new(Now {
                 fault: Fault::None,
+                has_session: true,
                 struck: BTreeSet::new(),
             }),
             // Servers close connections that are idle, each after another time.
@@ -143,10 +146,12 @@ impl Proxy {
         &found.expect("it stands in front of it").1
     }
 
-    /// Does this from now on, and forgets what it has done.
+    /// Does this from now on, and forgets what it has done. First the host has to log in again, so that it is done to
+    /// logins too.
     pub(super) fn strike(&self, fault: Fault) {
         *self.state.now() = Now {
             fault,
+            has_session: false,
             struck: BTreeSet::new(),
         };
     }
@@ -201,6 +206,9 @@ impl State {
     /// The fault for a request.
     fn fault(&self, kind: &str, does: Does) -> Fault {
         let mut now = self.now();
+        if does != Does::LogIn && !std::mem::replace(&mut now.has_session, true) {
+            return Fault::SessionEnded;
+        }
         let fits = match now.fault {
             Fault::None => false,
             Fault::LostAnswer | Fault::Late => does == Does::Create,
