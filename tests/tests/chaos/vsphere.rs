@@ -1,5 +1,6 @@
 //! A vCenter by the simulator of govmomi.
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use polity_core::contract::Kind;
@@ -13,14 +14,20 @@ use crate::vcenter;
 
 pub(super) struct VCenter {
     vcsim: Vcsim,
+    /// Another vCenter.
+    other: Vcsim,
     proxy: Proxy,
 }
 
 impl VCenter {
     pub(super) fn start() -> Result<Self, Skip> {
         let vcsim = Vcsim::start(&["-clone", "200ms", "-beside", "web"])?;
-        let proxy = Proxy::start(Soap, &[vcsim.address()]);
-        Ok(VCenter { vcsim, proxy })
+        let other = Vcsim::start(&["-instance", "another"])?;
+        let soap = Soap {
+            other: other.address().to_owned(),
+        };
+        let proxy = Proxy::start(soap, &[vcsim.address()]);
+        Ok(VCenter { vcsim, other, proxy })
     }
 }
 
@@ -50,13 +57,20 @@ impl Stage for VCenter {
         self.vcsim.vms().len()
     }
 
+    fn count_elsewhere(&self) -> usize {
+        self.other.vms().len()
+    }
+
     fn is_ready(machine: &Value) -> bool {
         vcenter::is_running(machine)
     }
 }
 
 /// SOAP as a vCenter speaks it.
-struct Soap;
+struct Soap {
+    /// The address of another vCenter.
+    other: String,
+}
 
 impl Dialect for Soap {
     fn kind(&self, request: &Parts, body: &str) -> (String, Does) {
@@ -74,6 +88,10 @@ impl Dialect for Soap {
             _ => Does::Change,
         };
         (call.to_owned(), does)
+    }
+
+    fn move_away(&self, _: &mut Parts, _: &mut Bytes) -> Option<String> {
+        Some(self.other.clone())
     }
 
     fn end_session(&self, request: &mut Parts) -> Option<Answer> {
