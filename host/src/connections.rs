@@ -7,7 +7,7 @@ mod status;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use futures::StreamExt as _;
@@ -25,11 +25,14 @@ use serde_json::Value;
 use crate::clock::Clock;
 use crate::policies::{Policies, Stamp};
 use spec::{ConnectionSpec, Key};
+use status::Used;
 
 /// The kind of connections.
 pub(crate) const KIND: &str = "CloudConnection";
 /// How often certificates are read again, and how often it is tried whether a cloud can be reached.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often a status is written of which only the counts are others.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
 
 /// The connections of the cluster.
 pub struct Connections {
@@ -52,7 +55,8 @@ struct Known {
     open: Option<Open>,
     /// Why it is not open.
     problem: Option<String>,
-    written: Option<Value>,
+    /// The status that was written last, and when.
+    written: Option<(Instant, Value)>,
 }
 
 /// A connection that a binding uses.
@@ -266,16 +270,22 @@ impl Connections {
         let names: Vec<String> = self.known().keys().cloned().collect();
         for name in names {
             self.refresh(&name).await;
-            let reached = match self.get(&name) {
-                Some(cloud) => Some(cloud.site(&nobody(&name)).await),
+            let used = match self.get(&name) {
+                Some(cloud) => Some(used(&*cloud, &name).await),
                 None => None,
             };
             let write = self.known().get_mut(&name).and_then(|known| {
                 let object = known.object.as_ref()?;
-                let status = status::status(object, known.problem.as_deref(), reached.as_ref(), &self.clock);
-                let changed = known.written.as_ref() != Some(&status);
-                known.written = Some(status.clone());
-                changed.then(|| status::write(object, status))
+                let status = status::status(object, known.problem.as_deref(), used.as_ref(), &self.clock);
+                let is_written = known.written.as_ref().is_some_and(|(at, written)| {
+                    let is_recent = at.elapsed() < COUNT_EVERY;
+                    *written == status || (is_recent && !status::differ(written, &status))
+                });
+                if is_written {
+                    return None;
+                }
+                known.written = Some((Instant::now(), status.clone()));
+                Some(status::write(object, status))
             });
             if let Some(write) = write
                 && let Err(failure) = self.cluster.write(&write).await
@@ -315,12 +325,23 @@ impl Connections {
     }
 }
 
+fn driven(cloud: &dyn Cloud) -> Option<&DriverCloud> {
+    cloud.adapter()?.downcast_ref()
+}
+
+async fn used(cloud: &dyn Cloud, name: &str) -> Used {
+    let reached = cloud.site(&nobody(name)).await;
+    let (calls, throttled) = driven(cloud).map(DriverCloud::traffic).unwrap_or_default();
+    Used {
+        reached,
+        calls,
+        throttled,
+    }
+}
+
 /// Ends the sessions of a cloud. What is under way in one of them fails, and is tried again in a new one.
 async fn close(cloud: Arc<dyn Cloud>) {
-    if let Some(cloud) = cloud
-        .adapter()
-        .and_then(|cloud| cloud.downcast_ref::<DriverCloud>())
-    {
+    if let Some(cloud) = driven(&*cloud) {
         cloud.close().await;
     }
 }

@@ -25,6 +25,7 @@ use crate::effect::Sent;
 use crate::operation::{End, Operation, Part};
 use crate::refusals::Refusals;
 use crate::seal::{self, Values};
+use crate::traffic::{Calls, Traffic};
 
 /// The time before the end of a call in which an operation has ended by itself.
 const SPARE: Duration = Duration::from_millis(500);
@@ -57,6 +58,7 @@ pub(crate) struct Reached {
     /// How far the server's clock is ahead of the host's, in milliseconds.
     ahead: AtomicI64,
     spent: Mutex<BTreeMap<String, Spent>>,
+    pub(crate) traffic: Traffic,
 }
 
 /// What the driver has spent on an operation, in all calls of it.
@@ -121,6 +123,7 @@ impl DriverCloud {
                 clock: clock.clone(),
                 ahead: AtomicI64::new(0),
                 spent: Mutex::default(),
+                traffic: Traffic::default(),
             },
             catalogue: Arc::new(catalogue),
             clock,
@@ -161,6 +164,11 @@ impl DriverCloud {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    /// How often its servers were asked, and which class of requests (server, place, reads or changes) they want fewer of.
+    pub fn traffic(&self) -> (Calls, Option<String>) {
+        self.reached.traffic.now()
     }
 
     /// Ends its sessions at the servers.

@@ -19,7 +19,9 @@ mod effect;
 mod operation;
 mod refusals;
 mod seal;
+mod traffic;
 
 pub use catalogue::ManifestError;
 pub use cloud::{DriverCloud, Spent};
 pub use connection::{Connection, Credentials, CurrentTransport, Rates};
+pub use traffic::Calls;

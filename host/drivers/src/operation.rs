@@ -301,6 +301,7 @@ impl<'a> Operation<'a> {
             .get()
             .map_err(|failure| Lost { failure, sent: false })?;
         let sent = transport.send(outgoing, self.until).await;
+        self.reached.traffic.sent(is_read, sent.is_ok());
         if let Ok(response) = &sent {
             // What runs in a cloud does not tell the cloud's time.
             if checked.dynamic.is_none() {
@@ -310,6 +311,7 @@ impl<'a> Operation<'a> {
                 let now = self.reached.server_time();
                 let pause = response.header("retry-after").and_then(|said| pause(said, now));
                 pace.slow_down(&class, pause);
+                self.reached.traffic.throttled(&class);
             }
         }
         if !is_read {

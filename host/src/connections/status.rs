@@ -1,20 +1,25 @@
-//! The status of a CloudConnection: is it loaded, is the cloud reached, as whom.
+//! The status of a CloudConnection: is it loaded, is the cloud reached, as whom, how much is asked.
 
 use polity_core::call::{Site, Write};
 use polity_core::contract::{Failure, Precondition};
 use polity_core::object::Object;
+use polity_drivers::Calls;
 use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
 
 use crate::clock::Clock;
 
-/// The status of a connection. `reached` is `None` while no binding uses it.
-pub(super) fn status(
-    object: &Object,
-    problem: Option<&str>,
-    reached: Option<&Result<Site, Failure>>,
-    clock: &Clock,
-) -> Value {
+/// What is known of a connection that a binding uses.
+pub(super) struct Used {
+    /// Whether the cloud is reached, and as whom.
+    pub(super) reached: Result<Site, Failure>,
+    pub(super) calls: Calls,
+    /// The class of requests of which a server wants fewer.
+    pub(super) throttled: Option<String>,
+}
+
+/// The status of a connection. `used` is `None` while no binding uses it.
+pub(super) fn status(object: &Object, problem: Option<&str>, used: Option<&Used>, clock: &Clock) -> Value {
     let before = object.at("status.conditions").unwrap_or_default();
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         let same = |known: &&Value| known["type"] == kind && known["status"] == status;
@@ -26,22 +31,45 @@ pub(super) fn status(
             "observedGeneration": object.at("metadata.generation").unwrap_or_default(),
         })
     };
-    let loaded = match (problem, reached) {
+    let loaded = match (problem, used) {
         (Some(why), _) => condition("Loaded", "False", "NotLoaded", why),
         (None, None) => condition("Loaded", "Unknown", "NotUsed", "no binding names it"),
         (None, Some(_)) => condition("Loaded", "True", "Loaded", "the driver is loaded"),
     };
-    let reachable = match reached {
+    let reachable = match used.map(|used| &used.reached) {
         None => condition("Reachable", "Unknown", "NotUsed", "no binding names it"),
         Some(Ok(_)) => condition("Reachable", "True", "LoggedIn", "the cloud takes the credentials"),
         Some(Err(failure)) => condition("Reachable", "False", "Failed", &failure.message),
     };
-    let site = reached.and_then(|reached| reached.as_ref().ok());
+    let throttled = match used.map(|used| &used.throttled) {
+        None => condition("Throttled", "Unknown", "NotUsed", "no binding names it"),
+        Some(None) => condition("Throttled", "False", "AsFastAsAllowed", "no server asks for less"),
+        Some(Some(class)) => {
+            let message = format!("fewer requests are wanted: {class}");
+            condition("Throttled", "True", "ServerAsksForLess", &message)
+        }
+    };
+    let site = used.and_then(|used| used.reached.as_ref().ok());
+    let calls = used.map(|Used { calls, .. }| {
+        json!({"reads": calls.reads, "changes": calls.changes, "unanswered": calls.unanswered})
+    });
     json!({
-        "conditions": [loaded, reachable],
+        "conditions": [loaded, reachable, throttled],
+        "calls": calls,
         "principal": site.map(|site| &site.principal),
         "place": site.map(|site| site.place.join("/")),
     })
+}
+
+/// Whether two statuses differ in more than what is counted.
+pub(super) fn differ(one: &Value, other: &Value) -> bool {
+    let fields = |status: &Value| {
+        let fields = status.as_object().into_iter().flatten();
+        let rest = fields.filter(|(name, _)| *name != "calls");
+        rest.map(|(name, value)| (name.clone(), value.clone()))
+            .collect::<Vec<_>>()
+    };
+    fields(one) != fields(other)
 }
 
 /// The write of a status.

@@ -191,7 +191,12 @@ async fn no_moment_is_bad_for_a_kill_on_ec2() {
     let mut host = Process::begin(aws::Ec2::EXAMPLE, &replaced).await;
     let manifests = host.manifests(&kind);
     for nth in 0..20 {
-        let moment = Duration::from_millis(chance.between(0, 4_000));
+        // A host that has just begun is busy with itself for some seconds.
+        host.until(&kind, |machines| {
+            machines.is_empty() || machines.iter().any(|machine| machine["status"].is_object())
+        })
+        .await;
+        let moment = Duration::from_millis(chance.between(0, 2_000));
         // The moment of the kill is what the test is about.
         tokio::time::sleep(moment).await;
         let count = stage.count();
