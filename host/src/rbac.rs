@@ -172,6 +172,10 @@ impl Allowed {
             }
             // Every account may ask an API server whether it is ready (`system:public-info-viewer`), so this
             // needs no rule.
+            Grant::ServiceAccounts(names) => {
+                self.tokens(own, names);
+                return Ok(());
+            }
             Grant::Reachable(_)
             | Grant::Cloud(_)
             | Grant::Lock(_)
@@ -202,6 +206,20 @@ impl Allowed {
         let installation = format!("{lease}-installation");
         self.add(there(), target("", "secrets", Some(&installation)), &["get"]);
         self.add(there(), target("", "secrets", None), &["create"]);
+    }
+
+    /// Adds the tokens of service accounts. Where a name is a prefix, Kubernetes cannot compare it.
+    fn tokens(&mut self, own: &[&str], names: &[String]) {
+        for place in places(None, own, true) {
+            for name in names {
+                let name = (!name.ends_with('*')).then_some(name.as_str());
+                self.add(
+                    place.clone(),
+                    target("", "serviceaccounts/token", name),
+                    &["create"],
+                );
+            }
+        }
     }
 
     /// Adds what a connection names: its Secret, and where its certificates stand.
@@ -376,6 +394,20 @@ mod tests {
             ["trust", rule("configmaps", "ca")]
         ]);
         assert_eq!(rules, expected);
+    }
+
+    #[test]
+    fn tokens_are_asked_for_where_the_objects_are_and_of_the_named_accounts() {
+        let rules = |account: &str| {
+            let mut allowed = Allowed::default();
+            allowed.tokens(&["team-a"], &[account.to_owned()]);
+            rules(&allowed, "Role")
+        };
+        let mut rule =
+            json!({"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]});
+        assert_eq!(rules("web-*"), json!([rule]), "Kubernetes compares no prefixes");
+        rule["resourceNames"] = json!(["builder"]);
+        assert_eq!(rules("builder"), json!([rule]));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //! each cloud call and are not kept.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use polity_clouds::{BoxFuture, PlanSecret, SecretContent, SecretRef, SecretResolver};
+use polity_clouds::{BoxFuture, PlanSecret, PlanToken, SecretContent, SecretRef, SecretResolver};
 use polity_cluster::Cluster;
 use polity_core::call::Session;
 use polity_core::contract::{Code, Failure};
@@ -55,5 +56,19 @@ impl SecretResolver for ClusterSecrets {
 
     fn credentials<'a>(&'a self, secret: &'a PlanSecret) -> BoxFuture<'a, Result<SecretContent, Failure>> {
         Box::pin(self.content(secret))
+    }
+
+    fn token<'a>(&'a self, token: &'a PlanToken) -> BoxFuture<'a, Result<String, Failure>> {
+        let life = Duration::from_secs(token.expiration_seconds);
+        let PlanToken {
+            namespace,
+            name,
+            audiences,
+            ..
+        } = token;
+        Box::pin(
+            self.cluster
+                .service_account_token(namespace, name, audiences, life),
+        )
     }
 }

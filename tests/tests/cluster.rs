@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use futures::{Stream, StreamExt as _};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -564,6 +566,37 @@ async fn of_a_secret_only_its_digest_is_seen(site: Site) {
     assert_ne!(first["digest"], second["digest"]);
 }
 
+async fn a_service_account_has_tokens_for_who_is_named(site: Site) {
+    let name = json!({"name": "builder", "namespace": site.namespace});
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name});
+    // The embedded API serves no service accounts.
+    if !site.counts_pods {
+        site.cluster.apply(&account).await.expect("applied");
+    }
+    let token = async |audiences: &[&str]| {
+        let audiences: Vec<String> = audiences.iter().map(|name| (*name).to_owned()).collect();
+        let life = Duration::from_hours(1);
+        let cluster = &site.cluster;
+        cluster
+            .service_account_token(&site.namespace, "builder", &audiences, life)
+            .await
+    };
+    let for_nobody = token(&[]).await.expect_err("it would be good for the API server");
+    assert_eq!(for_nobody.code, Code::InvalidArgument);
+    let token = token(&["sts.example.com"]).await;
+    if site.counts_pods {
+        assert_eq!(token.expect_err("none").code, Code::Unimplemented);
+        return;
+    }
+    let token = token.expect("a token");
+    let claims = token.split('.').nth(1).expect("a JWT");
+    let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).expect("base64");
+    let claims: Value = serde_json::from_slice(&claims).expect("JSON");
+    assert_eq!(claims["aud"], json!(["sts.example.com"]));
+    let subject = format!("system:serviceaccount:{}:builder", site.namespace);
+    assert_eq!(claims["sub"], subject);
+}
+
 async fn an_event_that_comes_again_is_counted(site: Site) {
     let widget = site.create(&site.widget("x")).await;
     let write = |now| Write::Event {
@@ -780,6 +813,7 @@ checks! {
     no_name_reaches_anything_else
     the_lease_is_written_by_one_at_a_time
     of_a_secret_only_its_digest_is_seen
+    a_service_account_has_tokens_for_who_is_named
     an_event_that_comes_again_is_counted
     a_pod_is_evicted_unless_a_budget_forbids_it
     a_pod_with_two_budgets_waits_for_somebody_to_edit_them

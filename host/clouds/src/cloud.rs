@@ -58,6 +58,11 @@ pub trait Cloud: Send + Sync {
         failed(no_credentials())
     }
 
+    /// Whether it logs in with the tokens of service accounts that a plan names.
+    fn takes_tokens(&self) -> bool {
+        false
+    }
+
     /// Ends a session of [`Cloud::open_session`], because nobody gets it any more. A server may count sessions.
     fn close_session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, ()> {
         let _ = token;

@@ -164,9 +164,18 @@ impl<C: Cloud> Gateway<C> {
         for (secret, digest) in plan.secrets() {
             secrets.push(self.resolve(secret, digest, &mut redactor).await?);
         }
+        let mut tokens = Vec::new();
+        if self.cloud.takes_tokens() {
+            for token in plan.tokens() {
+                let token = self.secrets.token(token).await?;
+                redactor.learn(&token);
+                tokens.push(token);
+            }
+        }
         let request = SessionRequest {
             plan: plan.value().clone(),
             secrets,
+            tokens,
             owner: owner.to_owned(),
         };
         let opened = self.cloud.open_session(&request).await;

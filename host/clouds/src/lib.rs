@@ -40,5 +40,5 @@ pub use millis::Millis;
 pub use polity_core::catalogue::SecretRef;
 pub use redact::Redactor;
 pub use sealed::{NoSecrets, SecretResolver};
-pub use session::{Opened, PlanSecret, SecretContent, SessionPlan, SessionRequest};
+pub use session::{Opened, PlanSecret, PlanToken, SecretContent, SessionPlan, SessionRequest};
 pub use sessions::{IDLE, MARGIN, MOST_SESSIONS, Sessions};

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cloud::BoxFuture;
 use crate::redact::Redactor;
-use crate::session::{PlanSecret, SecretContent};
+use crate::session::{PlanSecret, PlanToken, SecretContent};
 
 /// Resolves the values that sealed references name. The host implements it.
 pub trait SecretResolver: Send + Sync {
@@ -23,6 +23,12 @@ pub trait SecretResolver: Send + Sync {
     fn credentials<'a>(&'a self, secret: &'a PlanSecret) -> BoxFuture<'a, Result<SecretContent, Failure>> {
         let failure = Failure::new(Code::NotFound, format!("no Secret {:?} here", secret.name));
         Box::pin(std::future::ready(Err(failure)))
+    }
+
+    /// A new token that a credential plan names.
+    fn token<'a>(&'a self, token: &'a PlanToken) -> BoxFuture<'a, Result<String, Failure>> {
+        let message = format!("no token of ServiceAccount {:?} here", token.name);
+        Box::pin(std::future::ready(Err(Failure::new(Code::NotFound, message))))
     }
 }
 

@@ -17,6 +17,20 @@ pub struct PlanSecret {
     pub name: String,
 }
 
+/// A token of a service account that a plan names.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanToken {
+    /// The namespace of the service account.
+    pub namespace: String,
+    /// The name of the service account.
+    pub name: String,
+    /// For whom the token is.
+    pub audiences: Vec<String>,
+    /// How long it is valid.
+    pub expiration_seconds: u64,
+}
+
 /// The content of a Secret at this moment.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SecretContent {
@@ -39,6 +53,8 @@ pub struct SessionRequest {
     pub plan: Value,
     /// The values of the Secrets that the plan names, in the plan's order.
     pub secrets: Vec<BTreeMap<String, String>>,
+    /// The tokens that the plan names, in the plan's order; empty for a cloud that takes none.
+    pub tokens: Vec<String>,
     /// The uid of the object whose pass asks. The session itself belongs to no object.
     pub owner: String,
 }
@@ -78,6 +94,7 @@ impl fmt::Debug for Opened {
 pub struct SessionPlan {
     value: Value,
     secrets: Vec<(PlanSecret, String)>,
+    tokens: Vec<PlanToken>,
     digest: [u8; 32],
 }
 
@@ -89,7 +106,10 @@ impl SessionPlan {
             let digest = secret["digest"].as_str()?.to_owned();
             Some((PlanSecret::deserialize(secret).ok()?, digest))
         });
+        let tokens = credential.service_accounts(&value).into_iter();
+        let tokens = tokens.filter_map(|token| PlanToken::deserialize(token).ok());
         SessionPlan {
+            tokens: tokens.collect(),
             secrets: secrets.collect(),
             digest: digest(&value),
             value,
@@ -104,6 +124,11 @@ impl SessionPlan {
     /// The Secrets that the plan names, in its order, each with the digest by which its author knows it.
     pub fn secrets(&self) -> &[(PlanSecret, String)] {
         &self.secrets
+    }
+
+    /// The tokens that the plan names, in its order.
+    pub fn tokens(&self) -> &[PlanToken] {
+        &self.tokens
     }
 
     /// The digest of the plan. Plans with the same content have the same digest, however they are spelled.
@@ -170,6 +195,7 @@ mod tests {
         let request = SessionRequest {
             plan: json!({}),
             secrets: vec![BTreeMap::from([("k".to_owned(), "hunter22".to_owned())])],
+            tokens: Vec::new(),
             owner: "u".to_owned(),
         };
         let opened = Opened {

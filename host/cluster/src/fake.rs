@@ -182,6 +182,7 @@ fn resources(path: &str) -> Option<Value> {
             ("nodes", "Node", false),
             ("secrets", "Secret", true),
             ("configmaps", "ConfigMap", true),
+            ("serviceaccounts", "ServiceAccount", true),
         ],
         "/apis/events.k8s.io/v1" => &[("events", "Event", true)],
         "/apis/coordination.k8s.io/v1" => &[("leases", "Lease", true)],

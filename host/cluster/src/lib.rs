@@ -31,6 +31,7 @@ mod path;
 mod read;
 mod request;
 mod secret;
+mod token;
 mod watch;
 mod write;
 

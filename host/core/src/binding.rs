@@ -163,6 +163,9 @@ pub enum Grant {
     Lock(Vec<String>),
     /// Describe credential plans.
     Credential(bool),
+    /// Take tokens of these service accounts of the primary's own namespace in credential plans: exact names, or a
+    /// prefix that ends in `*`.
+    ServiceAccounts(Vec<String>),
     /// Create objects.
     Create(KindGrant),
     /// Patch objects.

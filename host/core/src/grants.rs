@@ -75,6 +75,7 @@ pub struct Grants {
     operations: Vec<String>,
     locks: Vec<String>,
     credential: bool,
+    service_accounts: Vec<String>,
     mint: Vec<MintGrant>,
     reachable: bool,
 }
@@ -118,6 +119,7 @@ impl Grants {
                 Grant::Cloud(names) => compiled.operations.extend_from_slice(names),
                 Grant::Lock(names) => compiled.locks.extend_from_slice(names),
                 Grant::Credential(granted) => compiled.credential |= granted,
+                Grant::ServiceAccounts(names) => compiled.service_accounts.extend_from_slice(names),
                 Grant::Mint(kinds) => compiled.mint.extend_from_slice(kinds),
                 Grant::Reachable(granted) => compiled.reachable |= granted,
                 // These grants concern the primary: `check_writes` reads them from the binding.
@@ -156,6 +158,11 @@ impl Grants {
     /// Whether a lock is granted.
     fn covers_lock(&self, name: &str) -> bool {
         self.locks.iter().any(|granted| covers(granted, name))
+    }
+
+    /// Whether tokens of a service account of the primary's namespace are granted.
+    fn covers_service_account(&self, name: &str) -> bool {
+        self.service_accounts.iter().any(|granted| covers(granted, name))
     }
 
     /// Whether a grant lets policies see this Secret.

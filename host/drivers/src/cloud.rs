@@ -433,6 +433,7 @@ impl DriverCloud {
         let plan = Plan {
             plan: &request.plan,
             secrets: &request.secrets,
+            tokens: &request.tokens,
             own: own.as_ref().map(|(_, values)| values),
         };
         let transport = self.reached.connection.transport.get()?;
@@ -516,6 +517,10 @@ impl Cloud for DriverCloud {
 
     fn open_session<'a>(&'a self, request: &'a SessionRequest) -> BoxFuture<'a, Result<Opened, Failure>> {
         Box::pin(self.opened(request))
+    }
+
+    fn takes_tokens(&self) -> bool {
+        true
     }
 
     fn close_session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, ()> {

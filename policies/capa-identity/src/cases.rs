@@ -419,7 +419,7 @@ capa_04_an_identity_beside_its_cluster_is_fetched_from_there:
         .step(["AWSServiceAccountIdentity team/irsa"])
         .step([concat!(
             r#"credential {"region":"eu-central-1","chain":[{"webIdentity":{"identity":{"#,
-            r#""kind":"AWSServiceAccountIdentity","name":"irsa","uid":"uid-irsa"},"namespace":"team","#,
+            r#""kind":"AWSServiceAccountIdentity","name":"irsa","uid":"uid-irsa"},"namespace":"team","name":"irsa","#,
             r#""arn":"arn:irsa","audiences":["sts.amazonaws.com"],"expirationSeconds":3600}}]}"#
         )])
         .notes("01 02 04 05 N3 07a P9 07 09 10 24 16 18 19")

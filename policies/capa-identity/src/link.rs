@@ -71,11 +71,12 @@ pub(crate) fn role(identity: AwsClusterRoleIdentity) -> RoleLink {
     }
 }
 
-/// A role for a token of the namespace that contains the identity.
+/// A role for a token of the service account that has the name and the namespace of the identity.
 pub(crate) fn web_identity(identity: AwsServiceAccountIdentity) -> WebIdentityLink {
     WebIdentityLink {
         identity: origin(&identity),
         namespace: identity.metadata.namespace.clone().unwrap_or_default(),
+        name: identity.metadata.name.clone(),
         arn: identity.spec.role_arn,
         audiences: identity.spec.audiences,
         expiration_seconds: identity

@@ -12,6 +12,7 @@ pub fn grants() -> Vec<Value> {
     default["name"] = "default".into();
     vec![
         json!({"credential": true}),
+        json!({"serviceAccounts": ["*"]}),
         json!({"secrets": {"namespaces": ["capa-system"]}}),
         json!({"ask": {"apiVersion": "v1", "kind": "Namespace", "namespaces": ["*"], "fields": ["metadata.labels"]}}),
         json!({"ask": {"apiVersion": CAPA, "kind": "AWSCluster"}}),

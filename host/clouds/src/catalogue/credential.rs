@@ -54,9 +54,13 @@ fn web_identity() -> Value {
     let link = json!({
         "identity": identity(),
         "namespace": name(),
+        "name": name(),
         "arn": name(),
         "audiences": {"type": "array", "items": text()},
         "expirationSeconds": {"type": "integer", "minimum": 0},
     });
-    fields(link, &["namespace", "arn", "audiences", "expirationSeconds"])
+    fields(
+        link,
+        &["namespace", "name", "arn", "audiences", "expirationSeconds"],
+    )
 }

@@ -206,7 +206,7 @@ fn check_selectors(query: &ListQuery) -> Result<(), Failure> {
     }
 }
 
-/// Whether a credential plan names only what its primary may use: Secrets that grants allow to see, and service
+/// Whether a credential plan names only what its primary may use: Secrets that grants allow to see, and granted service
 /// accounts of the primary's own namespace.
 fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Result<(), Ungranted> {
     let own = primary.and_then(Object::namespace);
@@ -222,10 +222,11 @@ fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Resu
         }
     }
     for account in credential.service_accounts(plan) {
-        let namespace = account["namespace"].as_str();
-        if own.is_none() || namespace != own {
+        let (namespace, name) = (account["namespace"].as_str(), account["name"].as_str());
+        let name = name.unwrap_or_default();
+        if own.is_none() || namespace != own || !binding.grants.covers_service_account(name) {
             let namespace = namespace.unwrap_or_default();
-            return Err(Ungranted::CredentialBy(namespace.to_owned()));
+            return Err(Ungranted::CredentialBy(format!("{namespace}/{name}")));
         }
     }
     Ok(())
@@ -452,7 +453,9 @@ mod tests {
 
     #[test]
     fn a_plan_names_no_credentials_of_others() {
-        let mut binding = bound(json!([{"credential": true}, {"secrets": {"name": "granted"}}]));
+        let mut binding = bound(json!([
+            {"credential": true}, {"secrets": {"name": "granted"}}, {"serviceAccounts": ["granted", "team-*"]},
+        ]));
         Arc::make_mut(&mut binding.catalogue).credential = Some(crate::catalogue::Credential {
             schema: Value::Null,
             secrets: vec!["secret".into()],
@@ -470,8 +473,20 @@ mod tests {
                 denied,
             ),
             (json!({"secret": {"namespace": "team", "name": "other"}}), denied),
-            (json!({"account": {"namespace": "team"}}), Ok(())),
-            (json!({"account": {"namespace": "other"}}), denied),
+            (
+                json!({"account": {"namespace": "team", "name": "granted"}}),
+                Ok(()),
+            ),
+            (
+                json!({"account": {"namespace": "team", "name": "team-a"}}),
+                Ok(()),
+            ),
+            (json!({"account": {"namespace": "team", "name": "other"}}), denied),
+            (json!({"account": {"namespace": "team"}}), denied),
+            (
+                json!({"account": {"namespace": "other", "name": "granted"}}),
+                denied,
+            ),
             (json!({"account": {}}), denied),
         ] {
             let question = Question::Credential(plan.to_string().into());

@@ -57,7 +57,7 @@ pub enum Ungranted {
     Credential,
     /// Use a credential plan that names this Secret.
     CredentialOf(String),
-    /// Use a credential plan that names a service account of this namespace.
+    /// Use a credential plan that names this service account: `NAMESPACE/NAME`.
     CredentialBy(String),
     /// Ask whether the API server answers.
     Reachable,
@@ -151,8 +151,8 @@ impl fmt::Display for Ungranted {
             Ungranted::Lock(name) => write!(f, "lock {name}"),
             Ungranted::Credential => f.write_str("credential"),
             Ungranted::CredentialOf(name) => write!(f, "credential of Secret {name}"),
-            Ungranted::CredentialBy(namespace) => {
-                write!(f, "credential by a token of namespace {namespace}")
+            Ungranted::CredentialBy(account) => {
+                write!(f, "credential by a token of ServiceAccount {account}")
             }
             Ungranted::Reachable => f.write_str("ask whether the API server answers"),
             Ungranted::Mint(kind) => write!(f, "mint {kind}"),

@@ -95,14 +95,16 @@ pub struct RoleLink {
     pub policy_arns: Vec<String>,
 }
 
-/// A role that is assumed with a token of the primary's namespace.
+/// A role that is assumed with a token of a service account of the primary's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WebIdentityLink {
     /// The identity object of this link.
     pub identity: Identity,
-    /// The namespace of the token.
+    /// The namespace of the service account.
     pub namespace: String,
+    /// The name of the service account.
+    pub name: String,
     /// The role's ARN.
     pub arn: String,
     /// The audiences of the token.

@@ -77,6 +77,8 @@ pub struct Plan<'a> {
     pub plan: &'a Value,
     /// The values of the Secrets that it names, in its order.
     pub secrets: &'a [Values],
+    /// The tokens of service accounts that it names, in its order.
+    pub tokens: &'a [String],
     /// The connection's own credentials, with which a chain without a source begins; `None` if it has none.
     pub own: Option<&'a Values>,
 }

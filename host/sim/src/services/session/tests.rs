@@ -89,6 +89,7 @@ impl Bench {
     ) -> Result<polity_clouds::Opened, Failure> {
         let chain: Vec<Value> = chain.into_iter().collect();
         let request = polity_clouds::SessionRequest {
+            tokens: Vec::new(),
             plan: json!({"chain": chain}),
             secrets: secrets.into_iter().collect(),
             owner: "u".to_owned(),
@@ -246,7 +247,7 @@ fn a_secret_access_key_is_known_by_its_digest() {
 fn a_role_is_assumed_with_a_token_of_a_namespace_that_it_trusts() {
     let mut b = bench(vec![]);
     let by = |b: &mut Bench, namespace: &str, audience: &str| {
-        let link = json!({"webIdentity": {"namespace": namespace, "arn": "arn:aws:iam::5:role/pods",
+        let link = json!({"webIdentity": {"namespace": namespace, "name": "builder", "arn": "arn:aws:iam::5:role/pods",
             "audiences": [audience], "expirationSeconds": 86_400}});
         b.become_role([link])
     };
@@ -257,7 +258,7 @@ fn a_role_is_assumed_with_a_token_of_a_namespace_that_it_trusts() {
     );
     assert_eq!(code(by(&mut b, "other", "sts")), Code::PermissionDenied);
     assert_eq!(code(by(&mut b, "team-a", "else")), Code::PermissionDenied);
-    let link = json!({"webIdentity": {"namespace": "team-a", "arn": OUTER, "audiences": ["sts"], "expirationSeconds": 900}});
+    let link = json!({"webIdentity": {"namespace": "team-a", "name": "builder", "arn": OUTER, "audiences": ["sts"], "expirationSeconds": 900}});
     assert_eq!(
         code(b.become_role([link])),
         Code::PermissionDenied,
@@ -269,7 +270,7 @@ fn a_role_is_assumed_with_a_token_of_a_namespace_that_it_trusts() {
 fn assuming_a_role_by_token_fails_as_the_scenario_says() {
     let fail = Trouble::FailAfterwards { code: Code::Internal };
     let mut b = bench(vec![rule("sts.assume-role-with-web-identity", fail)]);
-    let link = json!({"webIdentity": {"namespace": "team-a", "arn": "arn:aws:iam::5:role/pods",
+    let link = json!({"webIdentity": {"namespace": "team-a", "name": "builder", "arn": "arn:aws:iam::5:role/pods",
         "audiences": ["sts"], "expirationSeconds": 900}});
     assert_eq!(code(b.become_role([link])), Code::Internal);
     assert!(b.become_role([assume(OUTER, 900)]).is_ok(), "another call");
@@ -344,6 +345,7 @@ fn each_call_of_a_chain_can_fail_be_lost_or_be_slow() {
     ] {
         let mut b = bench(vec![rule("sts.*", trouble)]);
         let request = polity_clouds::SessionRequest {
+            tokens: Vec::new(),
             plan: json!({"chain": chain()}),
             secrets: Vec::new(),
             owner: "u".to_owned(),

@@ -15,7 +15,7 @@ use ring::hmac;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{At, Plan, Proof, Session, Values, value};
+use super::{At, Plan, Proof, Session, Values, invalid, value};
 use crate::address::Address;
 use crate::transport::Outgoing;
 
@@ -173,9 +173,10 @@ pub(super) async fn log_in_by_plan(at: &At<'_>, plan: &Plan<'_>) -> Result<Sessi
     let chain = plan.chain()?;
     let (mut keys, roles) = match chain.split_first() {
         Some((link, roles)) if link.get("secret").is_some() => (Keys::fixed(plan.secret()?)?, roles),
-        Some((link, _)) if link.get("webIdentity").is_some() => {
-            let message = "this host requests no tokens of service accounts for a cloud behind a driver";
-            return Err(Failure::new(Code::Unimplemented, message));
+        Some((link, roles)) if link.get("webIdentity").is_some() => {
+            let token = plan.tokens.first();
+            let token = token.ok_or_else(|| invalid("the plan names no token"))?;
+            (sts::assume_by_link(at, token, &link["webIdentity"]).await?, roles)
         }
         _ => (source(at, plan.own).await?, chain),
     };

@@ -78,6 +78,12 @@ pub(super) async fn assume_by_token(
     keys(&call(at, None, "AssumeRoleWithWebIdentity", form, &[token]).await?)
 }
 
+/// Assumes the role of a link, by the token that it names.
+pub(super) async fn assume_by_link(at: &At<'_>, token: &str, link: &Value) -> Result<Keys, Failure> {
+    let arn = link["arn"].as_str().unwrap_or_default();
+    assume_by_token(at, token, arn, &session_name(link)).await
+}
+
 /// What the log of AWS calls the session: what the link says, or the identity that it is read from, so that it leads back.
 fn session_name(link: &Value) -> String {
     let said = link["sessionName"].as_str().filter(|name| !name.is_empty());

@@ -161,7 +161,14 @@ async fn by_chain(
     let plan = json!({"chain": chain});
     at(server, &[], async |at: &At<'_>| {
         let plan = &plan;
-        log_in_by_plan(at, &Plan { plan, secrets, own }).await
+        let tokens = &[];
+        let plan = Plan {
+            plan,
+            secrets,
+            tokens,
+            own,
+        };
+        log_in_by_plan(at, &plan).await
     })
     .await
 }
@@ -213,6 +220,31 @@ async fn a_chain_without_a_source_begins_with_the_credentials_of_the_connection(
 }
 
 #[tokio::test]
+async fn a_chain_begins_with_the_token_of_a_service_account() {
+    let server = sts(|_| NOON);
+    let web = json!({"webIdentity": {"arn": "arn:aws:iam::2:role/web", "identity": {"uid": "u-1"}}});
+    let plan = json!({"chain": [web, role("inner")]});
+    let session = at(&server, &[], async |at: &At<'_>| {
+        let tokens = &["a.b.c".to_owned()];
+        let plan = Plan {
+            plan: &plan,
+            secrets: &[],
+            tokens,
+            own: None,
+        };
+        log_in_by_plan(at, &plan).await
+    })
+    .await
+    .expect("a session");
+    assert_eq!(signed_by(&server), ["nobody", "ID-web", "ID-inner"]);
+    assert_eq!(session.expires, unix_ms(NOON));
+    let first = &server.seen()[0];
+    for said in ["WebIdentityToken=a.b.c", "RoleSessionName=polity-u-1"] {
+        assert!(first.contains(said), "{first}");
+    }
+}
+
+#[tokio::test]
 async fn a_link_that_is_refused_is_a_denial_without_the_keys() {
     let server = sts(|_| NOON);
     let refused = by_chain(
@@ -235,7 +267,8 @@ async fn a_chain_that_cannot_be_is_refused_before_anybody_is_asked_for_it() {
     let server = sts(|_| NOON);
     for (chain, code) in [
         (vec![role("outer"), json!({"secret": {}})], Code::InvalidArgument),
-        (vec![json!({"webIdentity": {}})], Code::Unimplemented),
+        // Who resolved the plan got no token.
+        (vec![json!({"webIdentity": {}})], Code::InvalidArgument),
     ] {
         let refused = by_chain(&server, &chain, &[secret("1")], Some(&secret("own"))).await;
         assert_eq!(refused.expect_err("refused").code, code);
