@@ -17,6 +17,7 @@ use polity_core::controller::{CacheFigures, Controller, Health, Input, KeyView, 
 use polity_core::key::{Key, PassId};
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::time::{Boot, Now};
+use polity_drivers::metered;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -504,7 +505,11 @@ impl Engine {
     fn spawn(&mut self, id: CallId, future: impl Future<Output = Reply> + Send + 'static) {
         let sender = self.sender.clone();
         let task = tokio::spawn(async move {
-            let reply = future.await;
+            let (reply, fuel) = metered(future).await;
+            if fuel > 0 {
+                // When the engine has ended, nobody pays.
+                let _ = sender.send(Input::Spent { call: id, fuel }).await;
+            }
             let _ = sender.send(Input::Returned { call: id, reply }).await;
         });
         self.calls.insert(id, task.abort_handle());

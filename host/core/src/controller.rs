@@ -72,6 +72,13 @@ pub enum Input {
         /// The list, change or failure that the watch reports.
         event: WatchEvent,
     },
+    /// A call has cost the host computing beside the policies: that of a driver.
+    Spent {
+        /// The id of the [`Output::Call`], which has not returned yet.
+        call: CallId,
+        /// The fuel, in the unit of a step's.
+        fuel: u64,
+    },
     /// A call ended.
     Returned {
         /// The id of the [`Output::Call`] that ended.
@@ -275,6 +282,7 @@ impl Controller {
             Input::Bound(binding) => self.bind(*binding),
             Input::Unbound(name) => self.unbind(&name),
             Input::Watched { scope, event } => self.watched(&scope, event),
+            Input::Spent { call, fuel } => self.spent(call, fuel),
             Input::Returned { call, reply } => self.returned(call, reply),
             Input::Stop => self.stopping = true,
             Input::Cut => (self.stopping, self.cutting) = (true, true),

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::catalogue::{self, ManifestError};
 use crate::connection::Connection;
 use crate::effect::Sent;
+use crate::meter;
 use crate::operation::{End, Operation, Part};
 use crate::refusals::Refusals;
 use crate::seal::{self, Values};
@@ -75,6 +76,7 @@ pub struct Spent {
 impl Reached {
     /// Notes what a step of the driver has cost.
     pub(crate) fn spends(&self, operation: &str, fuel: u64, took: Duration) {
+        meter::spend(fuel);
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let spent = spent.entry(operation.to_owned()).or_default();
         spent.steps += 1;

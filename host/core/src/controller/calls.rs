@@ -157,6 +157,14 @@ impl Controller {
         Some(outstanding.target)
     }
 
+    /// Charges the tenant queue for which a call is made with fuel that was not spent by its policies.
+    pub(super) fn spent(&mut self, id: CallId, fuel: u64) {
+        let taken = self.calls.get(&id).and_then(|call| call.taken.as_ref());
+        if let Some(taken) = taken {
+            self.rooms.charge(taken, fuel);
+        }
+    }
+
     /// Hands a reply to its receiver. A reply to a call that was cancelled is dropped.
     pub(super) fn returned(&mut self, id: CallId, reply: Reply) {
         match self.forget_call(id, cost_of(&reply)) {

@@ -271,6 +271,14 @@ impl Rooms {
         taken.room
     }
 
+    /// Charges the tenant queue of a call with fuel that somebody else than its policies has spent on it. Its next
+    /// steps come later by that much.
+    pub(super) fn charge(&mut self, taken: &Taken, fuel: u64) {
+        if let Some(threads) = self.rooms.get_mut(&Room::Threads) {
+            threads.charge(&taken.queue, |spent| spent.saturating_add(fuel));
+        }
+    }
+
     /// Removes the waiters of a pass and gives back the place that was kept for it. Returns the room of that place.
     pub(crate) fn forget(&mut self, pass: PassId) -> Option<Room> {
         self.drop_waiters(|waiter| waiter.pass() == Some(pass));
@@ -545,6 +553,26 @@ mod tests {
             house.end(taken, cost);
         }
         assert_eq!(order, ["cheap", "dear", "cheap", "cheap", "dear", "dear"]);
+    }
+
+    #[test]
+    fn what_a_driver_spends_on_a_call_of_the_cloud_is_paid_by_the_tenant_queue_of_the_call() {
+        let mut house = House::of(Room::Threads, sizes(1));
+        let cloud = Room::Cloud("aws".into());
+        let waiter = Waiter::Change(PassId(99));
+        house
+            .rooms
+            .enqueue(&cloud, &"caller".into(), &house.binding, waiter);
+        let (called, _) = house.rooms.next(&cloud).expect("a place");
+        house.come("caller", 2);
+        house.come("other", 2);
+        house.rooms.charge(&called, 900_000);
+        let mut order = Vec::new();
+        while let Some((taken, _)) = house.rooms.next(&house.room) {
+            order.push(taken.queue.to_string());
+            house.end(taken, 30_000);
+        }
+        assert_eq!(order, ["other", "other", "caller", "caller"]);
     }
 
     #[test]
