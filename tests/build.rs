@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const GUESTS: [&str; 20] = [
+const GUESTS: [&str; 21] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
@@ -19,6 +19,7 @@ const GUESTS: [&str; 20] = [
     "polity-driver-vsphere",
     "polity-driver-openstack",
     "hostile",
+    "hostile-driver",
     "hostile-identity",
     "hostile-manifest",
     "hostile-retry",

@@ -42,6 +42,11 @@ pub fn hostile_manifest(crd: &serde_json::Value) -> Vec<u8> {
     bytes
 }
 
+/// A driver that misbehaves as its configuration says; see `tests/hostile/driver`.
+pub fn hostile_driver() -> &'static [u8] {
+    include_bytes!(env!("GUEST_HOSTILE_DRIVER"))
+}
+
 /// A retry policy that misbehaves as its configuration says; see `tests/hostile/retry`.
 pub fn hostile_retry() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_RETRY"))

@@ -9,6 +9,7 @@ mod cluster;
 mod crash;
 mod definitions;
 mod deploy;
+mod drivers;
 mod ec2;
 mod ends;
 mod evictions;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use jsonschema::Validator;
 use polity_clouds::catalogue::LONGEST;
 use polity_clouds::{BoxFuture, Clock, Cloud, Opened, Redactor, SessionRequest};
 use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session as Caller, Site};
@@ -54,6 +55,8 @@ pub(crate) struct Reached {
     pub(crate) driver: Arc<Driver>,
     pub(crate) manifest: Manifest,
     pub(crate) connection: Connection,
+    /// What the catalogue allows as answers, by operation.
+    pub(crate) answers: BTreeMap<String, Validator>,
     pub(crate) pace: Arc<Pace>,
     clock: Arc<dyn Clock>,
     /// How far the server's clock is ahead of the host's, in milliseconds.
@@ -118,6 +121,7 @@ impl DriverCloud {
         let catalogue = catalogue::catalogue(&manifest)?;
         Ok(DriverCloud {
             reached: Reached {
+                answers: answers(&catalogue)?,
                 driver,
                 manifest,
                 connection,
@@ -474,6 +478,16 @@ impl DriverCloud {
                 .await;
         }
     }
+}
+
+fn answers(catalogue: &Catalogue) -> Result<BTreeMap<String, Validator>, ManifestError> {
+    let operations = catalogue.operations.iter();
+    let compiled = operations.map(|(name, operation)| {
+        let validator = jsonschema::validator_for(&operation.answer);
+        let validator = validator.map_err(|e| ManifestError::Schema(format!("{name}: {e}")))?;
+        Ok((name.clone(), validator))
+    });
+    compiled.collect()
 }
 
 fn unexpected() -> Failure {

@@ -89,8 +89,11 @@ impl<'a> Operation<'a> {
     pub(crate) async fn run(&mut self, mut call: Call) -> Result<End, Failure> {
         for _ in 0..STEPS {
             call = match self.step(call).await? {
-                (_, Outcome::Answered(answer)) => return self.answered(answer),
-                (_, Outcome::Resolved(finding)) if self.part == Part::Resolve => {
+                (call, Outcome::Answered(answer)) => return self.answered(&call.operation, answer),
+                (call, Outcome::Resolved(finding)) if self.part == Part::Resolve => {
+                    if let Finding::Found(found) = &finding {
+                        self.allowed(&call.operation, found)?;
+                    }
                     return Ok(End::Found(finding, self.is_complete));
                 }
                 (_, Outcome::Resolved(_)) => return Err(self.broken("it resolves what is to be performed")),
@@ -119,16 +122,32 @@ impl<'a> Operation<'a> {
         }
     }
 
-    fn answered(&self, answer: Result<String, polity_sandbox::driver::Failure>) -> Result<End, Failure> {
+    fn answered(
+        &self,
+        operation: &str,
+        answer: Result<String, polity_sandbox::driver::Failure>,
+    ) -> Result<End, Failure> {
         if self.part == Part::Resolve {
             return Err(self.broken("it answers where it is to resolve"));
         }
         match answer {
-            Ok(answer) => match serde_json::from_str(&answer) {
-                Ok(answer) => Ok(End::Answered(answer)),
-                Err(e) => Err(self.broken(&format!("its answer is no JSON: {e}"))),
-            },
+            Ok(answer) => self.allowed(operation, &answer).map(End::Answered),
             Err(said) => Err(effect::failure(said, self.sent)),
+        }
+    }
+
+    /// An answer that the catalogue allows. Policies rely on it.
+    fn allowed(&self, operation: &str, answer: &str) -> Result<Value, Failure> {
+        let answer: Value =
+            serde_json::from_str(answer).map_err(|e| self.broken(&format!("its answer is no JSON: {e}")))?;
+        let validator = self.reached.answers.get(operation);
+        match validator.and_then(|validator| validator.iter_errors(&answer).next()) {
+            None => Ok(answer),
+            Some(e) => {
+                let (path, e) = (e.instance_path().to_string(), e.masked());
+                let rule = format!("its answer to {operation} is none of the catalogue: {path}: {e}");
+                Err(self.broken(&rule))
+            }
         }
     }
 

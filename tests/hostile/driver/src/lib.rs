@@ -1,0 +1,169 @@
+//! A driver that does what its configuration says, whatever the operation is: one outcome for each number of exchanges. What
+//! comes after the last one is the last one again.
+
+use polity_driver_sdk::{
+    Call, Code, Effect, Endpoint, Finding, HttpRequest, Implements, Login, Manifest, Outcome, Part, Piece,
+    Sealed, failure,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// The configuration of a connection.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Config {
+    /// What is done when so many exchanges are there.
+    pub steps: Vec<Does>,
+}
+
+/// An outcome.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Does {
+    /// Sends these requests.
+    Send(Vec<Wish>),
+    /// Answers this.
+    Answer(Value),
+    /// Answers this text, which need not be JSON.
+    Say(String),
+    /// Answers what the last exchange brought.
+    Echo,
+    /// Fails with what the last exchange brought.
+    Fail,
+    /// Says that the login is not known.
+    Unauthenticated,
+    /// Resolves that nothing is there.
+    Nothing,
+    /// Sends a new request, for ever.
+    SendOn,
+    /// Panics.
+    Panic,
+    /// Computes for ever.
+    Spin,
+    /// Takes memory for ever.
+    Fill,
+}
+
+/// A request. What is missing is harmless.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Wish {
+    /// `read`, `change` or `create`.
+    pub effect: String,
+    /// The endpoint.
+    pub endpoint: Option<String>,
+    /// The address of a dynamic endpoint.
+    pub address: Option<String>,
+    /// The method.
+    pub method: Option<String>,
+    /// The segments of the path.
+    pub path: Vec<String>,
+    /// A header.
+    pub header: Option<[String; 2]>,
+    /// The body: so many bytes.
+    pub bytes: usize,
+    /// The sealed argument that the body holds.
+    pub seals: Option<String>,
+}
+
+/// What it says of itself.
+pub fn manifest() -> Manifest {
+    let operations = ["machine.create", "machine.status", "machine.delete"];
+    let lingers = std::time::Duration::from_secs(1);
+    let machines = Implements::new("machine@1", &operations).lingers("machine.create", lingers);
+    let appliance = Endpoint {
+        dynamic: Some(9),
+        ..Endpoint::default()
+    };
+    Manifest::new("hostile", env!("CARGO_PKG_VERSION"), Login::Bearer)
+        .config::<Config>()
+        .endpoint("api", Endpoint::default())
+        .endpoint("appliance", appliance)
+        .implements(machines)
+}
+
+/// One step.
+pub fn step(call: &Call) -> Outcome {
+    let config: Config = serde_json::from_str(&call.config).unwrap_or_default();
+    let count = call.exchanges.len();
+    let does = config.steps.get(count).or(config.steps.last());
+    match does.unwrap_or(&Does::Panic) {
+        Does::Send(wishes) => Outcome::Send(wishes.iter().map(request).collect()),
+        Does::Answer(answer) => Outcome::Answered(Ok(answer.to_string())),
+        Does::Say(text) => Outcome::Answered(Ok(text.clone())),
+        Does::Echo => Outcome::Answered(Ok(json!({"providerID": seen(call)}).to_string())),
+        Does::Fail => Outcome::Answered(Err(failure(Code::Aborted, seen(call)))),
+        Does::Unauthenticated => Outcome::Answered(Err(failure(Code::Unauthenticated, "who?"))),
+        Does::Nothing => Outcome::Resolved(Finding::None),
+        Does::SendOn => Outcome::Send(vec![HttpRequest {
+            path: vec![count.to_string()],
+            ..request(&Wish::default())
+        }]),
+        Does::Panic => panic!("as it was told"),
+        Does::Spin => loop {
+            std::hint::black_box(0);
+        },
+        Does::Fill => {
+            let mut all = Vec::new();
+            loop {
+                all.push(std::hint::black_box(vec![1_u8; 1 << 20]));
+            }
+        }
+    }
+}
+
+/// All that the last exchange brought.
+fn seen(call: &Call) -> String {
+    call.exchanges
+        .last()
+        .map_or_else(String::new, |exchange| format!("{:?}", exchange.response))
+}
+
+fn request(wish: &Wish) -> HttpRequest {
+    let (effect, method) = match wish.effect.as_str() {
+        "change" => (Effect::Change, "POST"),
+        "create" => (Effect::Create, "POST"),
+        _ => (Effect::Read, "GET"),
+    };
+    let sealed = wish.seals.iter().map(|path| {
+        Piece::Sealed(Sealed {
+            parts: vec![Part::Argument(path.clone())],
+            then: Vec::new(),
+        })
+    });
+    let mut body: Vec<Piece> = sealed.collect();
+    body.push(Piece::Text("x".repeat(wish.bytes)));
+    HttpRequest {
+        effect,
+        endpoint: wish.endpoint.clone().unwrap_or_else(|| "api".to_owned()),
+        address: wish.address.clone(),
+        method: wish.method.clone().unwrap_or_else(|| method.to_owned()),
+        path: wish.path.clone(),
+        query: Vec::new(),
+        headers: wish.header.clone().map(Into::into).into_iter().collect(),
+        body,
+        keep: vec!["*".to_owned()],
+    }
+}
+
+/// Exports it. Natively there is nothing to export.
+#[cfg(target_arch = "wasm32")]
+mod component {
+    use polity_driver_sdk::bindings;
+
+    struct Component;
+
+    impl bindings::exports::polity::driver::driver_info::Guest for Component {
+        fn describe() -> String {
+            super::manifest().to_json()
+        }
+    }
+
+    impl bindings::exports::polity::driver::operations::Guest for Component {
+        fn step(call: super::Call) -> super::Outcome {
+            super::step(&call)
+        }
+    }
+
+    bindings::export!(Component with_types_in bindings);
+}

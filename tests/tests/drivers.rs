@@ -1,0 +1,515 @@
+//! What a driver that breaks its contract gets, and what a server that does: a failure with the right code and effect, and
+//! nothing that it should not have.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use polity_clouds::{BoxFuture, Cloud, Gateway, SecretRef, SecretResolver, Sessions};
+use polity_core::call::{CloudRequest, Commit, Session};
+use polity_core::contract::{Answer, Code, Effect, Failure};
+use polity_drivers::{Connection, Credentials, CurrentTransport, DriverCloud, Rates};
+use polity_http::login::Values;
+use polity_http::{Address, Pace, Tls, Transport};
+use polity_sandbox::driver::Driver;
+use polity_sandbox::{Sandbox, SandboxConfig};
+use polity_tests::guests;
+use serde_json::{Value, json};
+
+/// The token with which the host logs in.
+const TOKEN: &str = "hunter22-token";
+/// The value of the sealed argument.
+const SEALED: &str = "sealed-hunter22";
+/// An answer that the catalogue allows.
+const FINE: &str = r#"{"answer": {"providerID": "p"}}"#;
+
+struct Secrets;
+
+impl Credentials for Secrets {
+    fn values(&self) -> BoxFuture<'_, Result<(String, Values), Failure>> {
+        let values = Values::from([("token".to_owned(), TOKEN.to_owned())]);
+        Box::pin(std::future::ready(Ok(("digest".to_owned(), values))))
+    }
+}
+
+impl SecretResolver for Secrets {
+    fn resolve<'a>(&'a self, _: &'a Session, _: &'a SecretRef) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
+        Box::pin(std::future::ready(Ok(SEALED.into())))
+    }
+}
+
+struct Now;
+
+impl polity_clouds::Clock for Now {
+    fn now_ms(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep_ms(&self, millis: u64) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(millis)))
+    }
+}
+
+/// A server that answers each request by what it read, and keeps what it read.
+struct Server {
+    address: String,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    fn start(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address").to_string();
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let kept = seen.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let request = read(&stream);
+                kept.lock().expect("unpoisoned").push(request.clone());
+                answer(&request, &mut stream);
+            }
+        });
+        Server { address, seen }
+    }
+
+    /// One that answers the same to everything.
+    fn saying(answer: impl Into<String>) -> Self {
+        let answer = answer.into();
+        Server::start(move |_, stream| say(stream, &answer))
+    }
+
+    /// One that answers each request with itself.
+    fn echo() -> Self {
+        Server::start(|request, stream| say(stream, &ok(&json!({"echo": request}).to_string())))
+    }
+
+    fn seen(&self) -> Vec<String> {
+        self.seen.lock().expect("unpoisoned").clone()
+    }
+}
+
+fn say(stream: &mut TcpStream, text: &str) {
+    // Whoever has asked may be gone.
+    let _ = stream.write_all(text.as_bytes());
+}
+
+fn ok(body: &str) -> String {
+    status(200, "", body)
+}
+
+fn status(code: u16, header: &str, body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 {code} X\r\nconnection: close\r\n{header}content-length: {length}\r\n\r\n{body}")
+}
+
+fn read(stream: &TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut text, mut length) = (String::new(), 0);
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().unwrap_or(0);
+        }
+        text.push_str(&line);
+    }
+    let mut body = vec![0; length];
+    // Whoever breaks off has sent less.
+    let _ = reader.read_exact(&mut body);
+    text + &String::from_utf8_lossy(&body)
+}
+
+fn driver() -> Driver {
+    static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
+    let sandbox = SANDBOX.get_or_init(|| Sandbox::new(SandboxConfig::default()).expect("an engine"));
+    sandbox.load_driver(guests::hostile_driver()).expect("it loads")
+}
+
+/// A connection of the driver to this server, which does these steps.
+fn cloud(address: &str, steps: Value, proxy: Option<&str>) -> Gateway<DriverCloud> {
+    let api = Address::read(&format!("http://{address}")).expect("an address");
+    let connection = Connection {
+        name: "hostile".to_owned(),
+        configuration: json!({"steps": steps}),
+        endpoints: BTreeMap::from([("api".to_owned(), api)]),
+        region: String::new(),
+        transport: Arc::new(CurrentTransport::new(Ok(
+            Transport::new(&Tls::default(), proxy).expect("a transport")
+        ))),
+        credentials: Some(Box::new(Secrets)),
+        rates: Rates::default(),
+        networks: vec!["10.0.0.0/8".parse().expect("a network")],
+        never: vec!["10.0.0.1".parse().expect("an address")],
+    };
+    let cloud = DriverCloud::new(
+        Arc::new(driver()),
+        connection,
+        Arc::new(Pace::default()),
+        Arc::new(Now),
+    );
+    let sessions = Sessions::new(1);
+    Gateway::new(
+        cloud.expect("a connection"),
+        Arc::new(Secrets),
+        Arc::new(Now),
+        sessions,
+    )
+    .expect("a gateway")
+}
+
+fn request(operation: &str) -> CloudRequest {
+    let mut arguments = json!({"name": "m"});
+    if operation == "machine.create" {
+        arguments["userData"] = json!({"$secret": {"name": "s", "key": "k"}});
+    }
+    CloudRequest {
+        session: Session {
+            cloud: "hostile".to_owned(),
+            handle: None,
+            owner: "uid".to_owned(),
+            tenant: "team-a".to_owned(),
+            namespace: Some("team-a".to_owned()),
+        },
+        operation: operation.to_owned(),
+        arguments,
+        key: None,
+    }
+}
+
+/// What an operation comes to; a create in its two parts.
+async fn come_to(cloud: &Gateway<DriverCloud>, operation: &str) -> Answer {
+    let mut request = request(operation);
+    if operation != "machine.create" {
+        return cloud.perform(request).await;
+    }
+    let prepared = cloud.prepare(request.clone()).await?;
+    request.key = Some("key".to_owned());
+    cloud.commit(Commit { request, prepared }).await
+}
+
+/// What these steps come to, the failure and the requests that the server saw.
+async fn steps(server: &Server, operation: &str, steps: Value) -> (Answer, usize) {
+    let before = server.seen().len();
+    let answer = come_to(&cloud(&server.address, steps, None), operation).await;
+    (answer, server.seen().len() - before)
+}
+
+fn look() -> Value {
+    json!({"send": [{}]})
+}
+
+#[tokio::test]
+async fn a_driver_that_asks_for_what_it_may_not_gets_a_failure_and_nothing_is_sent() {
+    let server = Server::saying(ok("{}"));
+    let status = "machine.status";
+    let change = "machine.delete";
+    for (operation, wish, said) in [
+        (
+            status,
+            json!([{"endpoint": "elsewhere"}]),
+            "an endpoint \"elsewhere\"",
+        ),
+        (status, json!([{"method": "TRACE"}]), "the method \"TRACE\""),
+        (status, json!([{"method": "DELETE"}]), "changes nothing"),
+        (
+            change,
+            json!([{"effect": "change", "method": "GET"}]),
+            "changes something",
+        ),
+        (
+            status,
+            json!([{"header": ["authorization", "me"]}]),
+            "the header \"authorization\"",
+        ),
+        (
+            status,
+            json!([{"header": ["host", "elsewhere"]}]),
+            "the header \"host\"",
+        ),
+        (
+            status,
+            json!([{"header": ["cookie", "c"]}]),
+            "the header \"cookie\"",
+        ),
+        (
+            status,
+            json!([{"method": "POST", "bytes": 1_048_577}]),
+            "the limit is",
+        ),
+        (status, json!([{"address": "10.1.1.1"}]), "names an address"),
+        (status, json!([{"endpoint": "appliance"}]), "names no address"),
+        (
+            status,
+            json!([{"endpoint": "appliance", "address": "10.1.1.1"}]),
+            "no response of this operation",
+        ),
+        (
+            status,
+            json!([{"endpoint": "appliance", "address": "localhost"}]),
+            "no IP address",
+        ),
+        (
+            status,
+            json!([{"method": "POST", "seals": "userData"}]),
+            "which no argument is",
+        ),
+        (status, json!([{"effect": "create"}]), "creates where it may not"),
+        (
+            change,
+            json!([{"effect": "change"}, {"effect": "change"}]),
+            "together with something else",
+        ),
+        (
+            change,
+            json!([{"effect": "change"}, {}]),
+            "together with something else",
+        ),
+        (status, json!([]), "neither sends nor answers"),
+        (status, Value::Array(vec![json!({}); 65]), "more than 64 requests"),
+    ] {
+        let (answer, count) = steps(
+            &server,
+            operation,
+            json!([{"send": wish.clone()}, serde_json::from_str::<Value>(FINE).expect("JSON")]),
+        )
+        .await;
+        let failure = answer.expect_err(said);
+        assert!(failure.message.contains(said), "{wish}: {failure}");
+        assert_eq!(
+            (failure.code, failure.effect),
+            (Code::Internal, Effect::None),
+            "{failure}"
+        );
+        assert_eq!(count, 0, "{wish}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_of_a_response_leads_into_the_networks_of_the_connection_and_never_to_the_api_server() {
+    for (address, said) in [
+        ("192.168.1.1", "in none of the networks"),
+        ("127.0.0.1", "in none of the networks"),
+        ("169.254.169.254", "in none of the networks"),
+        ("10.0.0.1", "in none of the networks"),
+    ] {
+        let server = Server::saying(ok(&json!({"address": address}).to_string()));
+        let to = json!({"send": [{"endpoint": "appliance", "address": address}]});
+        let (answer, count) = steps(&server, "machine.status", json!([look(), to])).await;
+        let failure = answer.expect_err(address);
+        assert!(failure.message.contains(said), "{failure}");
+        assert_eq!(count, 1, "the look alone");
+    }
+}
+
+#[tokio::test]
+async fn a_driver_that_ends_as_it_may_not_gets_a_failure() {
+    let server = Server::saying(ok("{}"));
+    for (does, said) in [
+        (json!("nothing"), "resolves what is to be performed"),
+        (json!({"say": "no JSON"}), "no JSON"),
+        (json!({"answer": {"nonsense": 1}}), "nonsense"),
+        (json!({"answer": ["p"]}), ""),
+        (json!("panic"), ""),
+        (json!("spin"), ""),
+        (json!("fill"), ""),
+        (json!("sendOn"), "32 steps"),
+    ] {
+        let (answer, _) = steps(&server, "machine.status", json!([does.clone()])).await;
+        let failure = answer.expect_err("it breaks its contract");
+        assert!(failure.message.contains(said), "{does}: {failure}");
+        assert_eq!(
+            (failure.code, failure.effect),
+            (Code::Internal, Effect::None),
+            "{does}: {failure}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_driver_creates_once_and_what_it_does_after_that_leaves_the_create_in_doubt() {
+    let create = json!({"send": [{"effect": "create", "seals": "userData"}]});
+    for second in [
+        create.clone(),
+        json!({"send": [{"effect": "create", "path": ["again"]}]}),
+        json!({"send": [{"effect": "change", "path": ["also"]}]}),
+        json!("panic"),
+        json!("nothing"),
+        json!({"say": "no JSON"}),
+        json!({"answer": {"nonsense": 1}}),
+        json!("fail"),
+    ] {
+        let server = Server::saying(ok("{}"));
+        let (answer, count) = steps(&server, "machine.create", json!([create, second])).await;
+        let failure = answer.expect_err("it breaks its contract");
+        assert_eq!(
+            (failure.effect, count),
+            (Effect::Unknown, 1),
+            "{second}: {failure}"
+        );
+    }
+    // What the server refused is not there.
+    let server = Server::saying(status(403, "", "{}"));
+    let (answer, count) = steps(&server, "machine.create", json!([create, create])).await;
+    assert_eq!((answer.expect_err("refused").effect, count), (Effect::None, 1));
+}
+
+#[tokio::test]
+async fn what_is_prepared_changes_nothing() {
+    let server = Server::saying(ok("{}"));
+    let change = json!([{"send": [{"effect": "change"}]}]);
+    let (answer, count) = steps(&server, "machine.create", change).await;
+    assert_eq!((answer.expect_err("it may not").effect, count), (Effect::None, 0));
+}
+
+#[tokio::test]
+async fn a_server_that_repeats_secrets_and_a_driver_that_passes_them_on_tell_nobody() {
+    let create = json!({"send": [{"effect": "create", "seals": "userData"}]});
+    for (operation, first) in [("machine.status", look()), ("machine.create", create)] {
+        for last in ["echo", "fail"] {
+            let server = Server::echo();
+            let (answer, _) = steps(&server, operation, json!([first, last])).await;
+            let sent = server.seen().concat();
+            assert!(sent.contains(TOKEN), "it logs in: {sent}");
+            assert_eq!(sent.contains(SEALED), operation == "machine.create");
+            let told = match answer {
+                Ok(answer) => answer.to_string(),
+                Err(failure) => failure.message,
+            };
+            assert!(told.contains("echo"), "{told}");
+            for secret in [TOKEN, SEALED] {
+                assert!(!told.contains(secret), "{operation} {last}: {told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_path_stays_below_its_endpoint() {
+    let server = Server::saying(ok("{}"));
+    let path = json!(["..", "a/b", "c?d=e", "f#g", "h\r\nx-a: b", "%2e%2e"]);
+    let steps_ = json!([{"send": [{"path": path}]}, serde_json::from_str::<Value>(FINE).expect("JSON")]);
+    let (answer, _) = steps(&server, "machine.status", steps_).await;
+    for request in server.seen() {
+        let line = request.lines().next().unwrap_or_default();
+        assert!(
+            !line.contains("/../") && !line.contains('?') && !line.contains('#'),
+            "{line}"
+        );
+        assert!(!line.contains("/%2e%2e") && !line.contains("a/b"), "{line}");
+        assert!(!request.contains("\r\nx-a"), "{request}");
+    }
+    // Whether it is sent encoded or refused is the host's choice.
+    drop(answer);
+}
+
+#[tokio::test]
+async fn nobody_is_followed_elsewhere() {
+    let elsewhere = Server::saying(ok("{}"));
+    let location = format!("location: http://{}/\r\n", elsewhere.address);
+    for code in [301, 302, 303, 307, 308] {
+        let server = Server::saying(status(code, &location, "{}"));
+        let (answer, count) = steps(&server, "machine.status", json!([look(), "echo"])).await;
+        let told = answer.expect("the driver sees it").to_string();
+        assert!(told.contains(&code.to_string()), "{told}");
+        assert_eq!((count, elsewhere.seen().len()), (1, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_response_is_bounded_and_garbage_is_no_harm() {
+    let endless = Server::start(|_, stream| {
+        say(stream, "HTTP/1.1 200 X\r\nconnection: close\r\n\r\n");
+        // Until the host has had enough.
+        while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
+    });
+    let (answer, _) = steps(&endless, "machine.status", json!([look(), "fail"])).await;
+    let failure = answer.expect_err("it is too long");
+    assert!(failure.message.contains("more than 4 MiB"), "{failure}");
+
+    for garbage in [
+        "nonsense\r\n\r\n".to_owned(),
+        String::new(),
+        "HTTP/1.1 200 X\r\ncontent-length: 10\r\n\r\nhalf".to_owned(),
+        status(200, "", "\u{1}\u{2}"),
+        status(200, "", &"[".repeat(100_000)),
+        status(200, "", &"<a>".repeat(100_000)),
+    ] {
+        let server = Server::saying(garbage.clone());
+        let (answer, _) = steps(&server, "machine.status", json!([look(), "echo"])).await;
+        let told = answer.expect("the driver sees it").to_string();
+        assert!(told.len() < 20_000, "{} bytes of {garbage:.20}", told.len());
+
+        let server = Server::saying(garbage);
+        let create = json!({"send": [{"effect": "create"}]});
+        let (answer, _) = steps(&server, "machine.create", json!([create, "fail"])).await;
+        assert_eq!(answer.expect_err("no answer").effect, Effect::Unknown);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_costs_the_operation_its_time_and_no_more() {
+    let server = Server::start(|_, stream| {
+        let kept = stream.try_clone().expect("a socket");
+        std::thread::spawn(move || read(&kept));
+    });
+    let (answer, count) = steps(&server, "machine.status", json!([look(), "fail"])).await;
+    assert!(
+        answer
+            .expect_err("it never answers")
+            .message
+            .contains("no response in time")
+    );
+    assert_eq!(count, 1, "there is no time left for another try");
+    let create = json!({"send": [{"effect": "create"}]});
+    let (answer, _) = steps(&server, "machine.create", json!([create, "fail"])).await;
+    let failure = answer.expect_err("it never answers");
+    assert_eq!(
+        (failure.code, failure.effect),
+        (Code::DeadlineExceeded, Effect::Unknown)
+    );
+}
+
+#[tokio::test]
+async fn a_login_that_is_not_known_is_tried_once_more_and_a_create_never() {
+    let server = Server::saying(status(401, "", "{}"));
+    let (answer, count) = steps(&server, "machine.status", json!([look(), "unauthenticated"])).await;
+    assert_eq!(answer.expect_err("refused").code, Code::Unauthenticated);
+    assert_eq!(count, 2);
+    let create = json!({"send": [{"effect": "create"}]});
+    let (answer, count) = steps(&server, "machine.create", json!([create, "unauthenticated"])).await;
+    let failure = answer.expect_err("refused");
+    assert_eq!(
+        (failure.code, failure.effect),
+        (Code::Unauthenticated, Effect::None)
+    );
+    assert_eq!(count, 1);
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_or_is_away_leaves_nothing_in_doubt() {
+    let server = Server::saying(ok("{}"));
+    let refusing = Server::saying(status(403, "", "no"));
+    let closed = {
+        let port = TcpListener::bind("127.0.0.1:0").expect("a port");
+        port.local_addr().expect("an address").to_string()
+    };
+    for proxy in [refusing.address.clone(), closed] {
+        let create = json!([{"send": [{"effect": "create"}]}, "fail"]);
+        let cloud = cloud(&server.address, create, Some(&format!("http://{proxy}")));
+        let failure = come_to(&cloud, "machine.create").await.expect_err("no way");
+        assert_eq!(
+            (failure.code, failure.effect),
+            (Code::Unavailable, Effect::None),
+            "{failure}"
+        );
+        assert!(!failure.message.contains(TOKEN));
+    }
+    assert_eq!(server.seen(), Vec::<String>::new());
+}
