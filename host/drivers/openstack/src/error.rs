@@ -8,8 +8,6 @@ use crate::api::Service;
 const WORDS: usize = 400;
 /// The most characters of a request's id.
 const REQUEST_ID: usize = 80;
-/// The longest wait that a server can ask for, in seconds.
-const LONGEST_WAIT: u64 = 3_600;
 
 /// What a request does, as far as its failure is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +34,7 @@ pub(crate) fn refused(service: Service, does: Does, seen: &Response) -> Failure 
     Failure {
         code,
         message: message(service, seen, &words.text),
-        retry_after: retry_after(seen),
+        retry_after: seen.retry_after(),
         doubtful: does == Does::Change && change_may_be_done,
     }
 }
@@ -124,10 +122,4 @@ pub(crate) fn bounded(text: &str, most: usize) -> String {
         .filter(|word| !word.is_empty())
         .collect();
     words.join(" ").chars().take(most).collect()
-}
-
-/// How long a server asks to wait, in milliseconds. It may also say a date, which no service of OpenStack does.
-fn retry_after(seen: &Response) -> Option<u64> {
-    let seconds: u64 = seen.header("retry-after")?.trim().parse().ok()?;
-    Some(seconds.min(LONGEST_WAIT) * 1_000)
 }

@@ -12,6 +12,9 @@ use crate::{
     Call, Code, Effect, Failure, HttpRequest, Owned, Part, Request, Sealed, Task, Text, failure, owned,
 };
 
+/// The longest wait that a server can ask for, in seconds.
+const LONGEST_WAIT: u64 = 3_600;
+
 /// The operation as its driver sees it: its arguments, and the requests that it can send.
 pub struct Context {
     call: Call,
@@ -42,6 +45,13 @@ impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
+    }
+
+    /// How long the server asks to wait, in milliseconds: `Retry-After` in seconds, and at most an hour of them. A
+    /// date is not read.
+    pub fn retry_after(&self) -> Option<u64> {
+        let seconds: u64 = self.header("retry-after")?.trim().parse().ok()?;
+        Some(seconds.min(LONGEST_WAIT) * 1_000)
     }
 
     /// Whether the status is one of success.
@@ -210,6 +220,31 @@ impl Future for Sending<'_> {
         match self.cx.response(&self.request, register) {
             Some(response) => Poll::Ready(response),
             None => Poll::Pending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_asks_for_seconds_and_for_at_most_an_hour() {
+        for (said, expected) in [
+            (Some(" 7 "), Some(7_000)),
+            (Some("99999999999"), Some(3_600_000)),
+            (Some("Mon, 23 Nov 2026 12:00:30 GMT"), None),
+            (Some("-1"), None),
+            (None, None),
+        ] {
+            let headers = said.map(|said| ("retry-after".to_owned(), said.to_owned()));
+            let response = Response {
+                status: 503,
+                body: Value::Null,
+                text: None,
+                headers: headers.into_iter().collect(),
+            };
+            assert_eq!(response.retry_after(), expected, "{said:?}");
         }
     }
 }

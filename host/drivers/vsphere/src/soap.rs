@@ -15,9 +15,6 @@ const PATH: &str = "sdk";
 /// The version of the API that requests are written in. vCenter 6.5 to 9 all read it.
 pub(crate) const VERSION: &str = "6.5";
 
-/// The longest wait that a server can ask for, in seconds.
-const LONGEST_WAIT: u64 = 3_600;
-
 /// A call of a method.
 pub(crate) struct Call<'a> {
     /// The name of the method: `FindByInventoryPath`.
@@ -135,7 +132,7 @@ fn no_soap(seen: &Response, method: &str, does: Does) -> Failure {
     let text = bounded(seen.text.as_deref().unwrap_or(""));
     let words = if text.is_empty() { "no SOAP" } else { &text };
     Failure {
-        retry_after: retry_after(seen),
+        retry_after: seen.retry_after(),
         doubtful: does == Does::Change,
         ..failure(code, format!("{method} is answered {}: {words}", seen.status))
     }
@@ -147,12 +144,6 @@ pub(crate) fn lacking(method: &str, what: &str, does: Does) -> Failure {
         doubtful: does == Does::Change,
         ..failure(Code::Internal, format!("the response to {method} has no {what}"))
     }
-}
-
-/// How long a server asks to wait, in milliseconds.
-fn retry_after(seen: &Response) -> Option<u64> {
-    let seconds: u64 = seen.header("retry-after")?.trim().parse().ok()?;
-    Some(seconds.min(LONGEST_WAIT) * 1_000)
 }
 
 /// An element with a value of a named type.
