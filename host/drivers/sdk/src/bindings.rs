@@ -1,8 +1,8 @@
-//! The types and functions that `wit-bindgen` generates from `wit/driver`.
+//! The types and functions that `wit-bindgen` generates from `wit/driver`. The package of this crate has that file too: `wit/` leads to it.
 #![allow(missing_docs, reason = "documented in wit/driver/driver.wit")]
 
 wit_bindgen::generate!({
-    path: "../../../wit/driver",
+    path: "wit",
     world: "driver",
     generate_all,
     pub_export_macro: true,
