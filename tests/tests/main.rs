@@ -23,6 +23,7 @@ mod live;
 mod node_agent;
 mod openstack;
 mod outside;
+mod page;
 mod process;
 mod real_cluster;
 mod real_stories;

@@ -64,24 +64,7 @@ impl Process {
 
     /// Waits until the objects of a kind are as wanted. Who waits is ended from outside where that never comes.
     pub(crate) async fn until(&mut self, kind: &Kind, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        let query = ListQuery {
-            latest: true,
-            limit: 100,
-            ..ListQuery::all(kind.clone())
-        };
-        let question = Question::Objects(query);
-        loop {
-            let ended = self.child.try_wait().expect("a child");
-            assert!(ended.is_none(), "the host ended: {ended:?}");
-            // A host that has just begun may not serve them yet.
-            if let Ok(Value::Array(objects)) = self.cluster.read(&question).await
-                && is_so(&objects)
-            {
-                return objects;
-            }
-            // The host and the cloud need the processor more.
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
+        until(&mut self.child, &self.cluster, kind, is_so).await
     }
 
     /// Changes an object as a person does.
@@ -126,13 +109,17 @@ impl Process {
 
     /// All that was recorded.
     pub(crate) fn recorded(&self) -> String {
-        let folder = self.data.path().join("kept/recordings/passes");
-        let files = std::fs::read_dir(folder).expect("a recording");
-        let text = |file: std::io::Result<std::fs::DirEntry>| {
-            std::fs::read_to_string(file.expect("a file").path()).expect("text")
-        };
-        files.map(text).collect()
+        recorded(&self.data.path().join("kept"))
     }
+}
+
+/// All that was recorded in a data folder.
+pub(crate) fn recorded(data: &Path) -> String {
+    let files = std::fs::read_dir(data.join("recordings/passes")).expect("a recording");
+    let text = |file: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(file.expect("a file").path()).expect("text")
+    };
+    files.map(text).collect()
 }
 
 impl Drop for Process {
@@ -175,11 +162,44 @@ async fn start(example: &Path, data: &Path) -> (Child, Cluster) {
         .stderr(Stdio::null())
         .spawn()
         .expect("it runs");
+    let cluster = connected(&mut host, &kubeconfig).await;
+    (host, cluster)
+}
+
+/// The API of a host that has just been started, by the kubeconfig that it writes.
+pub(crate) async fn connected(host: &mut Child, kubeconfig: &Path) -> Cluster {
     while !kubeconfig.exists() {
         let ended = host.try_wait().expect("a child");
         assert!(ended.is_none(), "the host ended: {ended:?}");
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    let cluster = Cluster::connect(Some(&kubeconfig), None, ("kube-system", "nobody")).await;
-    (host, cluster.expect("it connects"))
+    let cluster = Cluster::connect(Some(kubeconfig), None, ("kube-system", "nobody")).await;
+    cluster.expect("it connects")
+}
+
+/// Waits until the objects of a kind are as wanted, as long as the host runs.
+pub(crate) async fn until(
+    host: &mut Child,
+    cluster: &Cluster,
+    kind: &Kind,
+    is_so: impl Fn(&[Value]) -> bool,
+) -> Vec<Value> {
+    let query = ListQuery {
+        latest: true,
+        limit: 100,
+        ..ListQuery::all(kind.clone())
+    };
+    let question = Question::Objects(query);
+    loop {
+        let ended = host.try_wait().expect("a child");
+        assert!(ended.is_none(), "the host ended: {ended:?}");
+        // A host that has just begun may not serve them yet.
+        if let Ok(Value::Array(objects)) = cluster.read(&question).await
+            && is_so(&objects)
+        {
+            return objects;
+        }
+        // The host and the cloud need the processor more.
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
 }

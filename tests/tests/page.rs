@@ -1,0 +1,101 @@
+//! A page of documentation that is a whole crate: its files, and the commands that its reader types, outside of this
+//! repository.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Where a real author takes packages from.
+const SOURCE: &str = "git = \"https://polity.dev/polity\"";
+
+/// The text of a page.
+pub(crate) struct Page(pub(crate) &'static str);
+
+impl Page {
+    /// The lines of the fenced block that follows a line.
+    fn block(&self, after: &str) -> String {
+        let (_, rest) = self.0.split_once(&format!("\n{after}\n")).expect(after);
+        let lines = rest.lines().skip_while(|line| !line.starts_with("```")).skip(1);
+        let lines = lines.take_while(|line| *line != "```");
+        lines.map(|line| format!("{line}\n")).collect()
+    }
+
+    /// The commands of the block with this mark, as they are typed.
+    pub(crate) fn commands(&self, mark: &str) -> String {
+        self.block(&format!("<!-- {mark} -->")).trim().to_owned()
+    }
+
+    /// The files of the page: each is named by a line of its own, in backquotes.
+    fn files(&self) -> Vec<(&'static str, String)> {
+        let names = self
+            .0
+            .lines()
+            .filter_map(|line| line.strip_prefix('`')?.strip_suffix('`'))
+            .filter(|name| !name.contains('`'));
+        names
+            .map(|name| (name, self.block(&format!("`{name}`"))))
+            .collect()
+    }
+
+    /// Writes the crate as its author has it, but for where these packages are taken from: here it is this working
+    /// copy.
+    pub(crate) fn write(&self, folder: &Path, packages: &[(&str, &str)]) {
+        for (name, text) in self.files() {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("created");
+            fs::write(path, text).expect("written");
+        }
+        let manifest = folder.join("Cargo.toml");
+        let mut text = fs::read_to_string(&manifest).expect("the page has it");
+        for (package, place) in packages {
+            let from = format!("{package} = {{ {SOURCE} }}");
+            assert!(text.contains(&from), "the page's Cargo.toml has no {from}");
+            let path = repository().join(place);
+            text = text.replace(&from, &format!("{package} = {{ path = {path:?} }}"));
+        }
+        fs::write(manifest, text).expect("written");
+        // The same versions of everything else, so that nothing has to be asked for.
+        fs::copy(repository().join("Cargo.lock"), folder.join("Cargo.lock")).expect("copied");
+    }
+}
+
+pub(crate) fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder")
+}
+
+/// Dependencies are built once for all pages.
+pub(crate) fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside")
+}
+
+/// A command that knows nothing of the cargo that runs this test but where its registry is.
+pub(crate) fn command(program: &str, folder: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(folder);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        let cargos = text.starts_with("CARGO") && !["CARGO_HOME", "CARGO_NET_OFFLINE"].contains(&&*text);
+        if cargos || text == "RUSTFLAGS" || text.starts_with("RUSTC") {
+            command.env_remove(&name);
+        }
+    }
+    // Of the toolchain that the repository names: a folder outside has none.
+    command.env("CARGO_TARGET_DIR", target());
+    command
+}
+
+/// What a command printed that ends well.
+pub(crate) fn succeeds(mut command: Command) -> String {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().expect("it runs");
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr)
+    );
+    assert!(status.success(), "{command:?} ended with {status}:\n{said}");
+    said
+}
