@@ -17,6 +17,7 @@ mod examples;
 mod files;
 mod fuzz;
 mod guarded;
+mod guide;
 mod hostile;
 mod kubernetes;
 mod live;

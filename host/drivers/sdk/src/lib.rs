@@ -39,7 +39,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! [`mod@test`] plays a server, and holds a driver to the rules that the host holds it to.
+//! The README of this crate is a whole driver, step by step. [`mod@test`] plays a server, and holds a driver to the rules that the host holds it to.
 
 // The macros of this crate name it from outside and from inside.
 extern crate self as polity_driver_sdk;
