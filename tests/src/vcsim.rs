@@ -36,6 +36,8 @@ pub struct Vm {
     pub cpus: String,
     /// Its memory in MiB.
     pub memory: String,
+    /// What its guest finds as user data, and how that is encoded.
+    pub user_data: Option<(String, String)>,
 }
 
 impl Vcsim {
@@ -86,6 +88,7 @@ impl Vcsim {
     pub fn vms(&self) -> Vec<Vm> {
         let path = |name: &str| format!("<pathSet>{name}</pathSet>");
         let paths = [
+            "config.extraConfig",
             "config.instanceUuid",
             "config.name",
             "config.hardware.memoryMB",
@@ -115,6 +118,8 @@ impl Vcsim {
                 is_on: property(object, "runtime.powerState") == "poweredOn",
                 cpus: property(object, "config.hardware.numCPU"),
                 memory: property(object, "config.hardware.memoryMB"),
+                user_data: option(object, "guestinfo.userdata")
+                    .zip(option(object, "guestinfo.userdata.encoding")),
             })
             .collect();
         vms.sort();
@@ -192,4 +197,11 @@ fn property(object: &str, name: &str) -> String {
     let value = between(object, &format!("<name>{name}</name><val"), "</val>");
     let value = value.and_then(|value| value.split_once('>'));
     value.map_or_else(String::new, |(_, value)| value.to_owned())
+}
+
+/// The value of an option (`extraConfig`) of an object.
+fn option(object: &str, key: &str) -> Option<String> {
+    let options = property(object, "config.extraConfig");
+    let value = between(&options, &format!("<key>{key}</key><value"), "</value>")?;
+    Some(value.split_once('>')?.1.to_owned())
 }

@@ -3,6 +3,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use polity_core::contract::Kind;
 use polity_tests::simulation::seed::Chance;
 use polity_tests::vcsim::{Vcsim, Vm};
@@ -12,6 +14,8 @@ use crate::process::Process;
 
 /// The password that stands in a Secret of the example.
 pub(crate) const SECRET: &str = "simulated-p4ssword";
+/// The token in the user data that stands in another Secret.
+const TOKEN: &str = "simul8.t0kenofweb1notreal";
 /// An answer that comes later than its clone ends.
 const LATE: [&str; 4] = ["-clone", "200ms", "-late", "3s"];
 
@@ -44,13 +48,13 @@ fn is_in_doubt(machine: &Value) -> bool {
 }
 
 /// The VMs that the machines of the example should have.
-fn wanted(machines: &[Value]) -> Vec<Vm> {
-    let mut vms: Vec<Vm> = machines.iter().map(wanted_vm).collect();
+fn wanted(host: &Process, machines: &[Value]) -> Vec<Vm> {
+    let mut vms: Vec<Vm> = machines.iter().map(|machine| wanted_vm(host, machine)).collect();
     vms.sort();
     vms
 }
 
-fn wanted_vm(machine: &Value) -> Vm {
+fn wanted_vm(host: &Process, machine: &Value) -> Vm {
     let text = |value: &Value| value.as_str().expect("a text").to_owned();
     Vm {
         name: text(&machine["metadata"]["name"]),
@@ -58,6 +62,29 @@ fn wanted_vm(machine: &Value) -> Vm {
         is_on: true,
         cpus: machine["spec"]["numCPUs"].to_string(),
         memory: machine["spec"]["memoryMiB"].to_string(),
+        user_data: user_data(host, machine).map(|data| (STANDARD.encode(data), "base64".to_owned())),
+    }
+}
+
+/// What the Secret of a machine says, if the machine names one.
+fn user_data(host: &Process, machine: &Value) -> Option<String> {
+    let name = machine["spec"]["bootstrap"]["dataSecretName"].as_str()?;
+    let secrets = host.manifests(&Kind {
+        api_version: "v1".into(),
+        kind: "Secret".into(),
+    });
+    let secret = secrets.iter().find(|secret| secret["metadata"]["name"] == name);
+    let value = &secret.expect("the example has it")["stringData"]["value"];
+    Some(value.as_str().expect("a text").to_owned())
+}
+
+/// Neither the password nor the user data, in no encoding, stands in what was recorded.
+fn assert_nothing_leaks(host: &Process, user_data: &str) {
+    assert!(user_data.contains(TOKEN));
+    let recorded = host.recorded();
+    assert!(recorded.contains("vm.clone"));
+    for secret in [SECRET, TOKEN, &STANDARD.encode(user_data)] {
+        assert!(!recorded.contains(secret), "{secret}");
     }
 }
 
@@ -75,7 +102,16 @@ async fn machines_come_and_go_on_a_vcenter_however_often_the_host_is_killed() {
     .await;
     host.kill().await;
     let machines = host.until(&kind(), are_running).await;
-    assert_eq!(vcsim.vms(), wanted(&machines), "one for each machine, as it says");
+    assert_eq!(
+        vcsim.vms(),
+        wanted(&host, &machines),
+        "one for each machine, as it says"
+    );
+    let sent: Vec<String> = machines
+        .iter()
+        .filter_map(|machine| user_data(&host, machine))
+        .collect();
+    assert_eq!(sent.len(), 1, "one machine has user data, the other none");
     for (machine, network) in machines.iter().zip(["VM Network", "DC0_DVPG0"]) {
         let status = &machine["status"];
         let nic = &status["network"][0];
@@ -100,9 +136,7 @@ async fn machines_come_and_go_on_a_vcenter_however_often_the_host_is_killed() {
     host.kill().await;
     host.until(&kind(), <[Value]>::is_empty).await;
     assert_eq!(vcsim.vms(), []);
-    let recorded = host.recorded();
-    assert!(recorded.contains("vm.clone"));
-    assert!(!recorded.contains(SECRET));
+    assert_nothing_leaks(&host, &sent[0]);
 }
 
 #[tokio::test]
@@ -164,7 +198,7 @@ async fn no_moment_is_bad_for_a_kill() {
         turn(&mut host).await;
     }
     let machines = host.until(&kind(), are_running).await;
-    assert_eq!(vcsim.vms(), wanted(&machines));
+    assert_eq!(vcsim.vms(), wanted(&host, &machines));
     turn(&mut host).await;
     host.until(&kind(), <[Value]>::is_empty).await;
     assert_eq!(vcsim.vms(), []);

@@ -54,6 +54,13 @@ const RIGHT: &str = concat!(
     r#"{"match":{"macaddress":"00:50:56:00:00:01"},"set-name":"eth0","dhcp4":true,"dhcp6":false}}}}"#
 );
 
+/// The clone of a machine with user data.
+const CLONE_WITH_USER_DATA: &str = concat!(
+    r#"vm.clone {"name":"m-1","instanceUuid":"uid-1","template":"ubuntu","cpus":2,"coresPerSocket":2,"#,
+    r#""memoryMiB":2048,"networks":["prod"],"userData":{"$secret":{"name":"boot","key":"value"}}}"#
+);
+const SECRET: &str = "Secret team/boot";
+
 fn reconfigure(metadata: &str) -> String {
     format!("vm.reconfigure {}", json!({"id": "vm-1", "metadata": metadata}))
 }
@@ -74,6 +81,14 @@ fn machine(status: Value) -> Case {
         .manifest(crate::manifest())
         .step_by_step()
         .creates("vm.clone", "m-1")
+}
+
+/// A machine without a VM whose user data stands in a Secret. The binding grants to see Secrets.
+fn bootstrapped(status: Value) -> Case {
+    machine(status)
+        .edited(|object| object["spec"]["bootstrap"] = json!({"dataSecretName": "boot"}))
+        .grants([Need::Secrets])
+        .lacks("vm.find")
 }
 
 /// A machine that is being deleted.
@@ -743,6 +758,57 @@ capv_30_loopback_and_link_local_addresses_do_not_count:
         .notes("03 11 15 17 22 24 26 28 30")
         .patch(json!({"status": {"phase": "WaitingForAddresses", "conditions": waiting_for_ip()}}))
         .next(Next::After(10_000));
+
+// User data.
+
+capv_23_a_clone_takes_its_user_data_from_the_secret:
+    bootstrapped(json!({}))
+        .answers(SECRET, json!({"exists": true, "keys": ["format", "value"], "digest": "d"}))
+        .answers("vm.clone", submitted())
+        .step([FIND]).step([SECRET]).step([CLONE_WITH_USER_DATA])
+        .notes("03 11 12 14 18 22 23")
+        .patch(status(cloning(), &[]))
+        .next(requeue());
+
+capv_42_without_its_secret_a_machine_waits_and_clones_nothing:
+    bootstrapped(json!({}))
+        .answers(SECRET, json!({"exists": false, "keys": [], "digest": ""}))
+        .step([FIND]).step([SECRET])
+        .notes("03 11 12 14 18 22 42")
+        .patch(json!({"status": {
+            "phase": "WaitingForBootstrapData",
+            "conditions": not_yet("WaitingForBootstrapData", "Secret boot does not exist"),
+        }}))
+        .next(requeue());
+
+capv_42_a_secret_without_the_key_is_waited_for_too:
+    bootstrapped(json!({}))
+        .answers(SECRET, json!({"exists": true, "keys": ["userData"], "digest": "d"}))
+        .step([FIND]).step([SECRET])
+        .notes("03 11 12 14 18 22 42")
+        .patch(json!({"status": {
+            "phase": "WaitingForBootstrapData",
+            "conditions": not_yet("WaitingForBootstrapData", "Secret boot lacks the key \"value\""),
+        }}))
+        .next(requeue());
+
+capv_22_a_secret_that_the_binding_does_not_grant_fails_the_pass:
+    bootstrapped(json!({}))
+        .fails(SECRET, Code::PermissionDenied)
+        .step([FIND]).step([SECRET])
+        .notes("03 11 12 14 18 22")
+        .failed(Code::PermissionDenied, "no");
+
+// The user data is for a new VM only.
+capv_25_a_machine_with_a_vm_asks_for_no_secret:
+    with_vm(json!({}))
+        .edited(|object| object["spec"]["bootstrap"] = json!({"dataSecretName": "boot"}))
+        .answers("vm.metadata", json!({"metadata": null})).answers("vm.nics", nics(&[]))
+        .answers("vm.reconfigure", submitted())
+        .step([GET]).step([METADATA, NICS]).step([&reconfigure(RIGHT)])
+        .notes("03 11 15 17 22 24 25")
+        .patch(status(reconfiguring(), &[]))
+        .next(requeue());
 
 // A clone in doubt.
 

@@ -5,9 +5,10 @@
 //! most one task in flight.
 //!
 //! The flow is [`reconcile`]. Each stage has a file of its own. [`edges`] lists the arrows of the drawing (CAPV-01 to
-//! CAPV-41).
+//! CAPV-42).
 
 mod backoff;
+mod bootstrap;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;
 mod config;
@@ -27,7 +28,7 @@ use polity_sdk::prelude::*;
 pub use config::Config;
 pub use edges::manifest;
 pub use object::{
-    Device, Machine, MachineSpec, MachineStatus, NetworkSpec, NicStatus, Phase, Route, TaskKind,
+    Bootstrap, Device, Machine, MachineSpec, MachineStatus, NetworkSpec, NicStatus, Phase, Route, TaskKind,
 };
 
 /// A pass of this policy.

@@ -1,13 +1,14 @@
-//! Creates and starts a machine (CAPV-23 to CAPV-30).
+//! Creates and starts a machine (CAPV-23 to CAPV-30, CAPV-42).
 
 use std::net::IpAddr;
+use std::ops::ControlFlow::{Break, Continue};
 
 use polity_sdk::cloud::vm::{self, Nic, Power, VmSpec};
 use polity_sdk::prelude::*;
 
 use crate::backoff::{Change, submit};
 use crate::object::{Machine, NicStatus, Phase, TaskKind};
-use crate::{Cx, metadata};
+use crate::{Cx, bootstrap, metadata};
 
 /// Clones, configures, starts, and waits for addresses: one of them in each pass.
 pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
@@ -69,6 +70,10 @@ async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
         // A person decides about this machine. If the VM is seen again, CAPV-13 adopts it.
         return Ok(Next::settled_for(cx.config().resync));
     }
+    let user_data = match bootstrap::user_data(cx, machine).await? {
+        Break(wait) => return Ok(wait),
+        Continue(user_data) => user_data,
+    };
     let (name, spec) = (&machine.metadata.name, &machine.spec);
     let cpus = spec.num_cpus.unwrap_or(2).max(2);
     let vm = VmSpec {
@@ -89,6 +94,7 @@ async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
             .iter()
             .map(|device| device.network_name.as_str())
             .collect(),
+        user_data,
     };
     let change = Change {
         edge: "CAPV-23",

@@ -71,9 +71,22 @@ pub struct MachineSpec {
     /// The network.
     #[serde(default)]
     pub network: NetworkSpec,
+    /// What the guest sets itself up with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bootstrap: Option<Bootstrap>,
     /// When a running task is reported as too slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_timeout: Option<Period>,
+}
+
+/// What a guest sets itself up with when it starts for the first time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Bootstrap {
+    /// The Secret in the machine's namespace whose `value` is the user data. The template is not cloned before the
+    /// Secret exists. What it says later does not change a VM.
+    #[schemars(length(min = 1))]
+    pub data_secret_name: String,
 }
 
 /// The network of a machine.
@@ -170,6 +183,8 @@ pub struct MachineStatus {
 /// The phase of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Phase {
+    /// The Secret with its user data does not exist yet.
+    WaitingForBootstrapData,
     /// Its template is being cloned.
     Cloning,
     /// The VM is getting other metadata.

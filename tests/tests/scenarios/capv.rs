@@ -36,7 +36,8 @@ scenarios! {
     scenario_14_an_unknown_task_state_fails_and_clears_nothing,
     scenario_15_a_stale_watch_starts_no_second_clone,
     capv_40_a_task_that_cannot_be_looked_at_is_asked_for_again,
-    capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain;
+    capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain,
+    capv_42_a_machine_waits_for_the_secret_with_its_user_data;
     short:
     scenario_10_a_machine_that_never_had_a_vm_is_let_go_in_one_pass,
     capv_41_a_machine_that_somebody_else_holds_is_let_go_of_once,
@@ -497,6 +498,31 @@ async fn capv_38_a_clone_that_never_arrived_is_made_once_that_is_certain(on: &dy
     assert!(edges.contains(&"38 03 11 12 14 18 22 23".to_owned()), "{edges:?}");
     assert_eq!(story.acts().iter().filter(|act| *act == "vm.clone").count(), 2);
     assert_eq!(story.site.vms().len(), 1);
+}
+
+async fn capv_42_a_machine_waits_for_the_secret_with_its_user_data(on: &dyn Backend) {
+    let mut binding = binding();
+    let grants = binding["spec"]["grants"].as_array_mut().expect("a list");
+    grants.push(json!({"secrets": {}}));
+    let mut machine = machine();
+    machine["spec"]["bootstrap"] = json!({"dataSecretName": "boot"});
+    let story = Story::begin(on, cloud(json!({})), vec![binding], &machine).await;
+    story.create(&machine).await;
+    let waiting = story.until_is("status.phase", "WaitingForBootstrapData").await;
+    let condition = condition_of(&waiting, "VMProvisioned").expect("it says why");
+    assert_eq!(condition["message"], "Secret boot does not exist");
+    assert_eq!(story.acts(), [""; 0]);
+
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "default", "name": "boot"},
+        "stringData": {"value": "#cloud-config"},
+    });
+    story.create(&secret).await;
+    story.until_is("status.phase", "Running").await;
+    story.settles().await;
+    let edges = story.edges();
+    assert_eq!(edges[0], "03 11 12 14 18 22 42");
+    assert_eq!(story.acts(), ["vm.clone", "vm.reconfigure", "vm.power-on"]);
 }
 
 /// An object without the condition that tells of its passes, and what differs with it.

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cloud::{self, CloudAsk, CloudDo};
+use crate::cluster::Sealed;
 use crate::contract::{self, Failure, Question};
 use crate::request::{self, Act, Ask};
 
@@ -212,6 +213,9 @@ pub struct VmSpec<'a> {
     pub disk_gib: Option<u64>,
     /// The networks of its interfaces, in order.
     pub networks: Vec<&'a str>,
+    /// What its guest sets itself up with when it starts for the first time; sealed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<Sealed>,
 }
 
 /// The answer to an operation that starts a task.
