@@ -220,7 +220,7 @@ const STEPS: u64 = 250;
 #[test]
 fn a_restart_at_any_moment_of_a_walk_through_everything_changes_nothing() {
     let mut done = BTreeSet::new();
-    for seed in 0..12 {
+    for seed in 0..24 {
         let config = config(seed);
         let mut unbroken = (Sim::new(config.clone(), seed, START), Walk::new(seed));
         let mut broken = (Sim::new(config.clone(), seed, START), Walk::new(seed));
