@@ -279,7 +279,8 @@ impl Connections {
                 let status = status::status(object, known.problem.as_deref(), used.as_ref(), &self.clock);
                 let is_written = known.written.as_ref().is_some_and(|(at, written)| {
                     let is_recent = at.elapsed() < COUNT_EVERY;
-                    *written == status || (is_recent && !status::differ(written, &status))
+                    *written == status
+                        || (is_recent && status::but_for_counts(written) == status::but_for_counts(&status))
                 });
                 if is_written {
                     return None;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use polity::clock::Clock;
 use polity_clouds::{BoxFuture, Cloud};
 use polity_core::call::{CloudRequest, Commit, Session};
 use polity_core::contract::Failure;
@@ -27,19 +28,6 @@ impl Credentials for Keys {
     fn values(&self) -> BoxFuture<'_, Result<(String, Values), Failure>> {
         let values = ["accessKeyID", "secretAccessKey"].map(|key| (key.to_owned(), "AKIAEXAMPLE".to_owned()));
         Box::pin(std::future::ready(Ok(("digest".to_owned(), values.into()))))
-    }
-}
-
-struct Now;
-
-impl polity_clouds::Clock for Now {
-    fn now_ms(&self) -> u64 {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
-    }
-
-    fn sleep_ms(&self, millis: u64) -> BoxFuture<'_, ()> {
-        Box::pin(tokio::time::sleep(Duration::from_millis(millis)))
     }
 }
 
@@ -72,7 +60,7 @@ fn cloud(moto: &Moto) -> DriverCloud {
         Arc::new(driver),
         connection,
         Arc::new(Pace::default()),
-        Arc::new(Now),
+        Arc::new(Clock::real()),
     )
     .expect("a connection")
 }

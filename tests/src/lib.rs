@@ -12,6 +12,7 @@ pub mod moto;
 pub mod openstack;
 pub mod passes;
 pub mod served;
+mod server;
 pub mod simulation;
 pub mod skip;
 pub mod specified;

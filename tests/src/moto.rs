@@ -1,11 +1,12 @@
 //! EC2 and STS by moto, in a process of its own.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
 
+use crate::server::Server;
 use crate::skip::Skip;
 
 /// The version of moto. Its answers are those that the drivers were written against.
@@ -17,8 +18,7 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/aws.py");
 
 /// A server, ended when dropped.
 pub struct Moto {
-    child: Child,
-    address: String,
+    server: Server,
 }
 
 impl Moto {
@@ -36,29 +36,17 @@ impl Moto {
                 "Python with venv and pip, which run moto, is not here",
             ));
         };
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-        let address = free.expect("a port is free");
-        let child = Command::new(python)
-            .args([PROGRAM, &address.port().to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("moto starts");
-        let mut moto = Moto {
-            child,
-            address: address.to_string(),
-        };
-        while TcpStream::connect(&moto.address).is_err() {
-            let ended = moto.child.try_wait().expect("it is a child");
-            assert!(ended.is_none(), "moto ended with {ended:?}");
-            std::thread::yield_now();
-        }
-        Ok(moto)
+        let server = Server::start(|address| {
+            let mut moto = Command::new(python);
+            moto.args([PROGRAM, &address.port().to_string()]);
+            moto
+        });
+        Ok(Moto { server })
     }
 
     /// `127.0.0.1:PORT`
     pub fn address(&self) -> &str {
-        &self.address
+        self.server.address()
     }
 
     /// The response to a request of EC2's API in an account: the fields of its form.
@@ -72,10 +60,10 @@ impl Moto {
             "POST / HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/x-www-form-urlencoded\r\n\
              x-moto-account-id: {account}\r\n\
              authorization: AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=none\r\ncontent-length: {}\r\n\r\n{body}",
-            self.address,
+            self.address(),
             body.len()
         );
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let mut stream = TcpStream::connect(self.address()).expect("it listens");
         stream.write_all(request.as_bytes()).expect("asked");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("answered");
@@ -90,14 +78,6 @@ impl Moto {
         let ids = answer.split("<instanceId>").skip(1);
         ids.filter_map(|rest| Some(rest.split_once('<')?.0.to_owned()))
             .collect()
-    }
-}
-
-impl Drop for Moto {
-    fn drop(&mut self) {
-        // Where it has ended by itself, there is nothing left to do.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

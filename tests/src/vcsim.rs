@@ -1,13 +1,14 @@
 //! A vCenter by the simulator of govmomi, in a process of its own.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::net::TcpStream;
+use std::process::Command;
 use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
 use crate::kubernetes::{Found, fetch};
+use crate::server::Server;
 use crate::skip::Skip;
 
 /// Who the tests are at the vCenter.
@@ -17,8 +18,7 @@ const VIM: &str = "xmlns=\"urn:vim25\"";
 
 /// A server, ended when dropped.
 pub struct Vcsim {
-    child: Child,
-    address: String,
+    server: Server,
     /// Where it keeps its datastores.
     _files: TempDir,
 }
@@ -52,33 +52,24 @@ impl Vcsim {
     pub fn start(arguments: &[&str]) -> Result<Self, Skip> {
         static FOUND: OnceLock<Found> = OnceLock::new();
         let folder = FOUND.get_or_init(|| fetch(&["--vcsim"])).folder("vcsim")?;
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr());
-        let address = free.expect("a port is free").to_string();
         let files = tempfile::tempdir().expect("a folder");
-        let child = Command::new(folder.join("vcsim"))
-            .args(["-listen", &address])
-            .args(arguments)
-            .env("TMPDIR", files.path())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the simulator starts");
-        let mut vcsim = Vcsim {
-            child,
-            address,
+        let server = Server::start(|address| {
+            let mut vcsim = Command::new(folder.join("vcsim"));
+            vcsim
+                .args(["-listen", &address.to_string()])
+                .args(arguments)
+                .env("TMPDIR", files.path());
+            vcsim
+        });
+        Ok(Vcsim {
+            server,
             _files: files,
-        };
-        while TcpStream::connect(&vcsim.address).is_err() {
-            let ended = vcsim.child.try_wait().expect("it is a child");
-            assert!(ended.is_none(), "the simulator ended with {ended:?}");
-            std::thread::yield_now();
-        }
-        Ok(vcsim)
+        })
     }
 
     /// `127.0.0.1:PORT`
     pub fn address(&self) -> &str {
-        &self.address
+        self.server.address()
     }
 
     /// The VMs, sorted by name, without the template.
@@ -168,23 +159,15 @@ impl Vcsim {
         let request = format!(
             "POST /sdk HTTP/1.0\r\nhost: {}\r\ncontent-type: text/xml\r\nsoapaction: urn:vim25/6.5\r\n\
              cookie: vmware_soap_session={session}\r\ncontent-length: {}\r\n\r\n{body}",
-            self.address,
+            self.address(),
             body.len()
         );
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let mut stream = TcpStream::connect(self.address()).expect("it listens");
         stream.write_all(request.as_bytes()).expect("asked");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("answered");
         assert!(answer.contains(" 200 OK"), "{call} is answered {answer}");
         answer
-    }
-}
-
-impl Drop for Vcsim {
-    fn drop(&mut self) {
-        // Where it has ended by itself, there is nothing left to do.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -6,7 +6,7 @@ use polity_core::object::Object;
 use polity_tests::moto::{ACCOUNT, Moto};
 use serde_json::{Value, json};
 
-use crate::process::{LOOK_EVERY, Process};
+use crate::process::{LOOK_EVERY, Process, has_none_of};
 
 pub(crate) const MCM: &str = "mcm.polity.dev/v1alpha1";
 /// The values that stand in Secrets of the example.
@@ -87,9 +87,7 @@ async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
     assert_eq!(moto.instances(ACCOUNT, "terminated").len(), 2);
     let recorded = host.recorded();
     assert!(recorded.contains("machine.create"));
-    for secret in SECRETS {
-        assert!(!recorded.contains(secret), "{secret}");
-    }
+    has_none_of(&recorded, &SECRETS);
 }
 
 /// The accounts of the teams of the example.
@@ -162,7 +160,5 @@ async fn a_machine_is_in_the_account_of_its_team_and_nobody_helps_himself_to_ano
         recorded.contains("assumed-role/machines/polity-"),
         "who acts is recorded"
     );
-    for secret in SECRETS {
-        assert!(!recorded.contains(secret), "{secret}");
-    }
+    has_none_of(&recorded, &SECRETS);
 }

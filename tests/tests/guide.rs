@@ -14,7 +14,7 @@ use polity_tests::skip::Skip;
 use tempfile::TempDir;
 
 use crate::page::{Page, command, repository, succeeds, target};
-use crate::process::{connected, recorded, until};
+use crate::process::{connected, has_none_of, recorded, until};
 
 const PAGE: Page = Page(include_str!("../../host/drivers/sdk/README.md"));
 /// The port of the page's rack.
@@ -171,9 +171,7 @@ async fn the_driver_of_the_readme_runs_a_machine_and_a_lost_answer_makes_no_seco
     drop(host);
     let recorded = recorded(&reader.folder().join("kept"));
     assert!(recorded.contains("machine.create"));
-    for secret in SECRETS {
-        assert!(!recorded.contains(secret), "{secret}");
-    }
+    has_none_of(&recorded, &SECRETS);
     drop(rack);
     let changes: Vec<String> = printed
         .lines()

@@ -288,10 +288,14 @@ impl Stage {
     }
 
     async fn wants(&self, version: &str) {
-        let annotations = json!({
+        self.annotates(json!({
             "alpha.node.caos.ch/changes-allowed": "true",
             format!("alpha.{PACKAGE}.caos.ch/desired-version"): version,
-        });
+        }))
+        .await;
+    }
+
+    async fn annotates(&self, annotations: Value) {
         let write = CoreWrite::Patch {
             object: node(),
             subresource: None,

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use polity_core::contract::Kind;
 use polity_tests::openstack::{OpenStack, PASSWORD, Service, TOKEN_BEGINS};
+use polity_tests::simulation::seed::Chance;
 use serde_json::{Value, json};
 
-use crate::process::{LOOK_EVERY, Process};
+use crate::process::{LOOK_EVERY, Process, has_none_of};
 
 /// What the cloud has from the beginning, as `tests/assets/openstack/seed.py` says.
 pub(crate) const OFFICE: &str = "70617274-0000-4000-8000-000000000002";
@@ -111,9 +112,7 @@ async fn clean_up(cloud: &OpenStack, host: &mut Process) {
     assert_eq!(beside_another(cloud), Vec::<String>::new());
     let recorded = host.recorded();
     assert!(recorded.contains("router.boot"));
-    for secret in [PASSWORD, TOKEN_BEGINS] {
-        assert!(!recorded.contains(secret), "{secret}");
-    }
+    has_none_of(&recorded, &[PASSWORD, TOKEN_BEGINS]);
 }
 
 #[tokio::test]
@@ -243,19 +242,6 @@ async fn two_boots_with_the_same_port_leave_a_server_without_it_so_the_host_must
     assert_eq!(beside_another(&cloud).len(), 1, "the stories would have seen it");
 }
 
-/// Pseudorandom numbers, the same in each run (SplitMix64).
-struct Chance(u64);
-
-impl Chance {
-    /// A number below another one.
-    fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % most
-    }
-}
-
 /// What people want in a round: other ports of one router, and the other one anew or gone.
 async fn wish(host: &mut Process, first: &[Value], round: usize, chance: &mut Chance) {
     let routers = host.objects(&kind()).await;
@@ -276,7 +262,7 @@ async fn wish(host: &mut Process, first: &[Value], round: usize, chance: &mut Ch
             });
             host.cluster.apply(&made).await.expect("made again");
         }
-        Some(branch) if chance.below(3) == 0 => host.delete(&kind(), branch).await,
+        Some(branch) if chance.between(0, 2) == 0 => host.delete(&kind(), branch).await,
         Some(branch) => {
             let request = json!({"request.polity.dev/rebuild": round.to_string()});
             host.patch(branch, json!({"metadata": {"annotations": request}}))
@@ -304,12 +290,12 @@ async fn twenty_kills_at_any_moment_leave_one_server_for_each_router_and_nothing
         Ok(cloud) => cloud,
         Err(skip) => return skip.print(),
     };
-    let mut chance = Chance(7);
+    let mut chance = Chance::new(7, 0);
     let mut host = begin(&cloud).await;
     let first = host.until(&kind(), |routers| routers.len() == 2).await;
     until_it_works(&mut host).await;
     for round in 1..=20 {
-        let moment = Duration::from_millis(chance.below(6_000));
+        let moment = Duration::from_millis(chance.between(0, 5_999));
         // The moment of the kill is what the test is about.
         tokio::time::sleep(moment).await;
         let shown: Vec<String> = host.objects(&kind()).await.iter().map(shown).collect();

@@ -113,6 +113,13 @@ impl Process {
     }
 }
 
+/// Nothing of this stands in what was recorded.
+pub(crate) fn has_none_of(recorded: &str, secrets: &[&str]) {
+    for secret in secrets {
+        assert!(!recorded.contains(secret), "{secret}");
+    }
+}
+
 /// All that was recorded in a data folder.
 pub(crate) fn recorded(data: &Path) -> String {
     let files = std::fs::read_dir(data.join("recordings/passes")).expect("a recording");

@@ -14,7 +14,7 @@ use polity_core::contract::Kind;
 use polity_tests::simulation::seed::Chance;
 use serde_json::Value;
 
-use crate::process::{LOOK_EVERY, Process};
+use crate::process::{LOOK_EVERY, Process, has_none_of};
 use proxy::{Fault, Proxy};
 
 /// The table.
@@ -56,13 +56,18 @@ trait Stage {
     async fn boot(&self, _host: &Process, _objects: &[Value]) {}
 }
 
+/// A host of the example in front of the proxy, which does this from the beginning.
+async fn begin<S: Stage>(stage: &S, fault: Fault) -> Process {
+    stage.proxy().strike(fault);
+    let replaced = stage.replaced();
+    let replaced: Vec<(&str, &str)> = replaced.iter().map(|(from, to)| (*from, to.as_str())).collect();
+    Process::begin(S::EXAMPLE, &replaced).await
+}
+
 async fn endure<S: Stage>(stage: &S) {
     let kind = S::kind();
     assert_eq!(stage.count(), 1, "somebody else's");
-    let replaced = stage.replaced();
-    let replaced: Vec<(&str, &str)> = replaced.iter().map(|(from, to)| (*from, to.as_str())).collect();
-    stage.proxy().strike(FAULTS[0]);
-    let mut host = Process::begin(S::EXAMPLE, &replaced).await;
+    let mut host = begin(stage, FAULTS[0]).await;
     let manifests = host.manifests(&kind);
     for (nth, fault) in FAULTS.into_iter().enumerate() {
         // At the first time the host does it.
@@ -92,9 +97,7 @@ async fn endure<S: Stage>(stage: &S) {
     }
     an_account_is_another_one(stage, &mut host, &manifests[..1]).await;
     let recorded = host.recorded();
-    for secret in S::SECRETS {
-        assert!(!recorded.contains(secret), "{secret}");
-    }
+    has_none_of(&recorded, S::SECRETS);
 }
 
 /// The answer to a create is lost, and then the credentials are those of another account, in which nothing is found.
@@ -185,10 +188,7 @@ async fn no_moment_is_bad_for_a_kill_on_ec2() {
         .and_then(|text| text.parse().ok());
     let mut chance = Chance::new(number.unwrap_or(20_261_123), 0);
     let kind = aws::Ec2::kind();
-    stage.proxy().strike(Fault::Late);
-    let replaced = stage.replaced();
-    let replaced: Vec<(&str, &str)> = replaced.iter().map(|(from, to)| (*from, to.as_str())).collect();
-    let mut host = Process::begin(aws::Ec2::EXAMPLE, &replaced).await;
+    let mut host = begin(&stage, Fault::Late).await;
     let manifests = host.manifests(&kind);
     for nth in 0..20 {
         // A host that has just begun is busy with itself for some seconds.
@@ -221,7 +221,5 @@ async fn no_moment_is_bad_for_a_kill_on_ec2() {
     host.until(&kind, <[Value]>::is_empty).await;
     assert_eq!(stage.count(), 1);
     let recorded = host.recorded();
-    for secret in aws::Ec2::SECRETS {
-        assert!(!recorded.contains(secret), "{secret}");
-    }
+    has_none_of(&recorded, aws::Ec2::SECRETS);
 }

@@ -33,7 +33,7 @@ impl VCenter {
 
 impl Stage for VCenter {
     const EXAMPLE: &'static str = "vsphere-machines";
-    const SECRETS: &'static [&'static str] = &[vcenter::SECRET];
+    const SECRETS: &'static [&'static str] = &[vcenter::SECRET, vcenter::TOKEN];
 
     fn kind() -> Kind {
         vcenter::kind()

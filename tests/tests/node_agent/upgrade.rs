@@ -94,16 +94,6 @@ impl Stage {
         .await;
     }
 
-    async fn annotates(&self, annotations: Value) {
-        let write = CoreWrite::Patch {
-            object: node(),
-            subresource: None,
-            precondition: None,
-            patch: json!({"metadata": {"annotations": annotations}}),
-        };
-        self.cluster.write(&write).await.expect("it is there");
-    }
-
     async fn has(&self, package: &str, version: &str) -> bool {
         let annotations = self.node().await["metadata"]["annotations"].take();
         annotations["alpha.node.caos.ch/ready"] == "true"
