@@ -55,7 +55,7 @@ pub(crate) async fn unseal(
 ) -> Result<Redactor, Failure> {
     let mut redactor = Redactor::default();
     for (path, secret) in operation.sealed_references(arguments)? {
-        let value = resolver.resolve(session, &secret).await?;
+        let value = resolver.resolve(session, &secret).await.map_err(no_value)?;
         let text = String::from_utf8(value).map_err(|_| {
             Failure::new(
                 Code::InvalidArgument,
@@ -68,6 +68,18 @@ pub(crate) async fn unseal(
         }
     }
     Ok(redactor)
+}
+
+/// What does not exist is a Secret. `not-found` would say that the thing does not exist which the operation is about,
+/// and a policy would believe that its machine is gone.
+fn no_value(failure: Failure) -> Failure {
+    match failure.code {
+        Code::NotFound => Failure {
+            code: Code::FailedPrecondition,
+            ..failure
+        },
+        _ => failure,
+    }
 }
 
 fn at_path<'a>(document: &'a mut Value, dotted: &str) -> Option<&'a mut Value> {

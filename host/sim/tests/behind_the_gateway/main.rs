@@ -219,7 +219,11 @@ fn a_sealed_argument_is_resolved_and_never_seen_again() {
     assert_eq!(failure.message, "bad user data: [redacted]");
     assert!(perform(&cloud, sealed("boot")).is_ok());
     let failure = perform(&cloud, sealed("other")).unwrap_err();
-    assert_eq!((failure.code, failure.effect), (Code::NotFound, Effect::None));
+    assert_eq!(
+        (failure.code, failure.effect),
+        (Code::FailedPrecondition, Effect::None),
+        "not-found would say that the VM does not exist"
+    );
     let plain = perform(&cloud, clone_vm(json!({"userData": SECRET}))).unwrap_err();
     assert_eq!(plain.code, Code::InvalidArgument, "only a reference is taken");
     assert!(!plain.message.contains("hunter22"), "{plain}");
