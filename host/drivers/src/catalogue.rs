@@ -94,10 +94,7 @@ fn known(service: &str) -> Option<Vec<Named>> {
     let later = Duration::ZERO;
     Some(match service {
         "vm@1" => vm::operations(later),
-        "machine@1" => {
-            let own = machine::driver_operations();
-            machine::operations(later).into_iter().chain(own).collect()
-        }
+        "machine@1" => machine::operations(later),
         "router@1" => router::operations(later),
         "task@1" => task::operations(),
         _ => return None,

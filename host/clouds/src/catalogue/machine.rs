@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polity_core::catalogue::Operation;
 use serde_json::{Value, json};
 
 use super::{Named, change, fields, name, of, read, sealed, text};
@@ -22,37 +23,39 @@ pub const VOLUMES: &str = "machine.volumes";
 /// The name of the service, with its major version.
 const SERVICE: &str = "machine@1";
 
-/// The operations on machines that every cloud has, the simulation too.
+/// The argument with the user data of a machine. It is sealed.
+const USER_DATA: &str = "userData";
+
+/// The operations on machines.
 pub fn operations(visible_within: Duration) -> Vec<Named> {
+    let initialize = "Sets up what the creation of a machine leaves open. To repeat it does no harm.";
     let operations = [
         create(visible_within),
-        change(DELETE, "Removes a machine, at once.", known(), &[]),
-        read(
-            STATUS,
-            "A machine, by the provider's id; without one, by name, which may lag behind.",
-            known(),
-            machine(),
-        ),
+        change(DELETE, "Removes a machine, at once.", known(), &[USER_DATA]),
+        change(INITIALIZE, initialize, known(), &[USER_DATA]),
+        status(),
+        list(),
+        volumes(),
     ];
     of(SERVICE, operations)
 }
 
-/// The operations of the same service that drivers of real clouds have in addition. The simulation does not have
-/// them, so it does not publish them.
-pub fn driver_operations() -> Vec<Named> {
-    let initialize = change(
-        INITIALIZE,
-        "Sets up what the creation of a machine leaves open. To repeat it does no harm.",
-        known(),
-        &[],
-    );
-    of(SERVICE, [initialize, list(), volumes()])
+fn status() -> Named {
+    let description = "A machine, by the provider's id; without one, by name, which may lag behind.";
+    let (name, operation) = read(STATUS, description, known(), machine());
+    let sealed = vec![USER_DATA.to_owned()];
+    (name, Operation { sealed, ..operation })
 }
 
-/// The arguments that say which machine. With the specification of its class a driver also knows where the machine
-/// belongs, and when it is set up.
+/// The arguments that say which machine, with its class and the Secret of the class. By the class a driver also knows
+/// where the machine belongs, and when it is set up.
 fn known() -> Value {
-    let arguments = json!({"name": name(), "providerID": name(), "providerSpec": {"type": "object"}});
+    let arguments = json!({
+        "name": name(),
+        "providerID": name(),
+        "providerSpec": {"type": "object"},
+        "userData": sealed(),
+    });
     fields(arguments, &["name"])
 }
 
@@ -105,6 +108,6 @@ fn create(visible_within: Duration) -> Named {
     let description =
         "Makes a machine, stamped with its owner, whose node joins by itself. The intent is its name.";
     let arguments = fields(arguments, &["name"]);
-    let sealed = ["userData", "bootstrapToken"];
+    let sealed = [USER_DATA, "bootstrapToken"];
     super::create(CREATE, description, arguments, machine(), visible_within, &sealed)
 }

@@ -18,6 +18,8 @@ pub struct Machines {
     pub join: Between,
     /// The names of nodes: `{name}` stands for the machine's name, `{number}` for a unique number.
     pub node_name: String,
+    /// Whether `machine.initialize` must set up what a creation leaves open. A machine joins without that too.
+    pub needs_initialization: bool,
     /// How long a node can be silent before its state is unknown.
     pub grace: Millis,
     /// The bootstrap tokens with which machines can join.
@@ -30,6 +32,7 @@ impl Default for Machines {
             boot: Between::new(10_000, 40_000),
             join: Between::new(2_000, 30_000),
             node_name: "node-{name}".to_owned(),
+            needs_initialization: false,
             // The default of kube-controller-manager's --node-monitor-grace-period until Kubernetes 1.31.
             grace: Millis::seconds(40),
             tokens: Tokens::default(),

@@ -19,7 +19,6 @@ use crate::hypervisor::vm::{Vm, id_of_provider, provider_id};
 use crate::hypervisor::{Hypervisor, no_vm};
 use crate::kernel::call::text;
 use crate::kernel::kept::{Note, Table};
-use crate::power::Power;
 
 pub(crate) struct Machines {
     config: MachineConfig,
@@ -32,8 +31,8 @@ pub(crate) struct Machines {
 #[serde(rename_all = "camelCase")]
 struct Machine {
     node_name: String,
-    /// When it has booted after the last power-on.
-    booted: u64,
+    /// Whether `machine.initialize` has nothing to do.
+    initialized: bool,
 }
 
 impl Machines {
@@ -70,7 +69,7 @@ impl Machines {
         }
         let machine = Machine {
             node_name: made.node_name.clone(),
-            booted: 0,
+            initialized: !self.config.needs_initialization,
         };
         self.machines.insert(vm, machine);
         cx.kernel.announce(Event::MachineMade(made));
@@ -92,22 +91,52 @@ impl Machines {
         Ok(json!({
             "providerID": provider_id(vm.number),
             "nodeName": machine.node_name,
-            "initialized": then >= machine.booted,
+            "initialized": machine.initialized,
         }))
     }
 
     /// Removes a machine at once. A deletion sees the present state, without lag.
     fn delete(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let number = self.present(cx, call)?;
+        cx.vms.note(cx.at, &call.operation, Happened::Done, number);
+        cx.vms.set_power(cx.kernel, cx.at, number, None);
+        cx.kernel.mark_dirty();
+        Ok(json!({}))
+    }
+
+    /// Sets a machine up. Like a deletion it sees the present state.
+    fn initialize(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let number = self.present(cx, call)?;
+        if let Some(machine) = self.machines.get_mut(&number) {
+            machine.initialized = true;
+        }
+        cx.kernel.mark_dirty();
+        Ok(json!({}))
+    }
+
+    /// Lists the machines of the caller's tenant. It may lag behind.
+    fn list(&self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let then = cx.kernel.look(cx.at, &call.caller.owner);
+        let is_listed = |vm: &&Vm| {
+            self.machines.contains_key(&vm.number)
+                && call.caller.sees(&vm.stamp)
+                && vm.stamp.tenant == call.caller.tenant
+                && vm.as_of(then).is_some_and(|version| !version.gone)
+        };
+        let row =
+            |vm: &Vm| json!({"name": vm.name, "providerID": provider_id(vm.number), "owner": vm.stamp.owner});
+        let machines: Vec<Value> = cx.vms.all().filter(is_listed).map(row).collect();
+        Ok(json!({"machines": machines}))
+    }
+
+    /// The machine that a change is about.
+    fn present(&self, cx: &Context<'_>, call: &Call) -> Result<u64, Failure> {
         let vm = match machine_id(&call.arguments) {
             Some(_) => self.by_id(cx, call)?,
             None => self.by_name(cx, call, Vm::exists)?,
         };
         let number = Some(vm.number).filter(|_| vm.exists());
-        let number = number.ok_or_else(|| no_machine(&call.arguments))?;
-        cx.vms.note(cx.at, &call.operation, Happened::Done, number);
-        cx.vms.set_power(cx.kernel, cx.at, number, None);
-        cx.kernel.mark_dirty();
-        Ok(json!({}))
+        number.ok_or_else(|| no_machine(&call.arguments))
     }
 
     fn by_id<'a>(&self, cx: &'a Context<'_>, call: &Call) -> Result<&'a Vm, Failure> {
@@ -153,22 +182,16 @@ impl Service for Machines {
             CREATE => self.create(cx, call),
             machine::STATUS => self.status(cx, call),
             machine::DELETE => self.delete(cx, call),
+            machine::INITIALIZE => self.initialize(cx, call),
+            machine::LIST => self.list(cx, call),
+            machine::VOLUMES => Ok(volumes(&call.arguments)),
             _ => Err(call.unknown()),
         }
     }
 
-    fn on_event(&mut self, cx: &mut Context<'_>, event: &Event) {
-        match event {
-            Event::PowerChanged {
-                vm,
-                power: Some(Power::On),
-            } => {
-                if let Some(machine) = self.machines.get_mut(vm) {
-                    machine.booted = cx.booted(self.config.boot, *vm);
-                }
-            }
-            Event::Forgotten { vm } => drop(self.machines.remove(vm)),
-            _ => {}
+    fn on_event(&mut self, _: &mut Context<'_>, event: &Event) {
+        if let Event::Forgotten { vm } = event {
+            self.machines.remove(vm);
         }
     }
 
@@ -181,6 +204,15 @@ impl Service for Machines {
 /// The id `vm-7` in the provider's id of the arguments; empty if there is none or it is of another cloud.
 fn id(arguments: &Value) -> &str {
     machine_id(arguments).map(id_of_provider).unwrap_or_default()
+}
+
+/// The ids of volumes: the cloud attaches every volume of CSI.
+fn volumes(arguments: &Value) -> Value {
+    let volumes = arguments["volumes"].as_array().into_iter().flatten();
+    let ids: Vec<&str> = volumes
+        .filter_map(|volume| volume["csi"]["volumeHandle"].as_str())
+        .collect();
+    json!({"volumeIDs": ids})
 }
 
 fn machine_id(arguments: &Value) -> Option<&str> {

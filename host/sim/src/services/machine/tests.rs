@@ -40,14 +40,9 @@ fn a_machine_is_made_found_and_deleted() {
         let found = b.call("u", "machine.status", arguments.clone()).unwrap();
         assert_eq!(
             (&found["providerID"], &found["nodeName"], &found["initialized"]),
-            (&made["providerID"], &json!("node-m"), &json!(false))
+            (&made["providerID"], &json!("node-m"), &json!(true))
         );
     }
-    b.now += 20_000;
-    assert_eq!(
-        b.call("u", "machine.status", status.clone()).unwrap()["initialized"],
-        true
-    );
     assert_eq!(b.call("u", "machine.delete", known.clone()).unwrap(), json!({}));
     for arguments in [status, known] {
         assert_eq!(b.code("u", "machine.status", arguments.clone()), Code::NotFound);
@@ -71,6 +66,59 @@ fn a_machine_is_made_found_and_deleted() {
 }
 
 #[test]
+fn a_machine_that_needs_it_is_set_up_once_and_others_of_the_tenant_are_listed() {
+    let mut config = plain();
+    config.machines.needs_initialization = true;
+    let mut b = Bench::new(config);
+    let made = b.machine("u", "m");
+    let mut neighbour = request("v", "machine.create", json!({"name": "n"}));
+    neighbour.session.tenant = request("u", "machine.list", json!({})).session.tenant;
+    let other = b.sim.perform(b.now, &neighbour).answer.unwrap().unwrap();
+    b.machine("w", "o");
+    let known = json!({"name": "m", "providerID": made["providerID"]});
+    let initialized =
+        |b: &mut Bench| b.call("u", "machine.status", known.clone()).unwrap()["initialized"].clone();
+    assert_eq!(initialized(&mut b), false);
+    assert_eq!(
+        b.code("thief", "machine.initialize", known.clone()),
+        Code::PermissionDenied
+    );
+    assert_eq!(initialized(&mut b), false);
+    for _ in 0..2 {
+        assert_eq!(
+            b.call("u", "machine.initialize", known.clone()).unwrap(),
+            json!({})
+        );
+        assert_eq!(initialized(&mut b), true);
+    }
+    let row = |name: &str, made: &Value, owner: &str| json!({"name": name, "providerID": made["providerID"], "owner": owner});
+    let all = json!({"machines": [row("m", &made, "u"), row("n", &other, "v")]});
+    assert_eq!(b.call("u", "machine.list", json!({})).unwrap(), all);
+    let mut elsewhere = request("u", "machine.list", json!({}));
+    elsewhere.session.tenant = "another".to_owned();
+    let answer = b.sim.perform(b.now, &elsewhere).answer.unwrap();
+    assert_eq!(answer.unwrap(), json!({"machines": []}));
+    b.call("u", "machine.delete", known.clone()).unwrap();
+    assert_eq!(b.code("u", "machine.initialize", known), Code::NotFound);
+    assert_eq!(
+        b.call("u", "machine.list", json!({})).unwrap(),
+        json!({"machines": [row("n", &other, "v")]})
+    );
+}
+
+#[test]
+fn the_ids_of_volumes_are_those_of_csi() {
+    let mut b = Bench::new(plain());
+    let csi = json!({"csi": {"driver": "csi.example.com", "volumeHandle": "vol-1"}});
+    let nfs = json!({"nfs": {"server": "nfs.example", "path": "/"}});
+    assert_eq!(
+        b.call("u", "machine.volumes", json!({"volumes": [csi, nfs]}))
+            .unwrap(),
+        json!({"volumeIDs": ["vol-1"]})
+    );
+}
+
+#[test]
 fn every_answer_about_machines_is_what_the_catalogue_says() {
     let mut b = Bench::new(plain());
     let catalogue = b.sim.catalogue().clone();
@@ -80,7 +128,13 @@ fn every_answer_about_machines_is_what_the_catalogue_says() {
             "machine.create",
             json!({"name": "m", "providerSpec": {"size": 1}, "bootstrapToken": token, "userData": token}),
         ),
-        ("machine.status", json!({"name": "m"})),
+        (
+            "machine.status",
+            json!({"name": "m", "providerSpec": {"size": 1}, "userData": token}),
+        ),
+        ("machine.initialize", json!({"name": "m"})),
+        ("machine.list", json!({})),
+        ("machine.volumes", json!({"volumes": []})),
         ("machine.delete", json!({"name": "m"})),
     ] {
         let answer = b.call("u", operation, arguments).unwrap();
