@@ -1,14 +1,16 @@
 //! The kinds of `mcm.polity.dev`, which the policies `mcm-machine` and `mcm-safety` share.
 //!
 //! Data comes as JSON, is read into these types, and is written back as patches. This crate also has the
-//! configuration of `mcm-machine`, and functions that need only an object. It does not decide which step
-//! comes next.
+//! configuration of `mcm-machine`, functions that need only an object, and the requests to a driver. It does not
+//! decide which step comes next.
 
 mod class;
 mod config;
+pub mod driver;
 mod machine;
 mod problem;
 mod safety;
+pub mod token;
 
 pub use class::{ClassSpec, MachineClass, NodeCapacity, SecretRef};
 pub use config::{Config, Since, UnhealthyNode, Wait};

@@ -62,12 +62,13 @@ impl Words for Case {
     }
 }
 
-/// The usual answers: the Secret is complete, locks are free, tokens can be made.
+/// The usual answers: the Secret is complete, locks are free, tokens can be made, no VM is left.
 fn usual(request: &Request) -> Option<Result<Value, Failure>> {
     Some(Ok(match request {
         Request::Ask(ask) => match &ask.question {
             Question::Secret(_) => json!({"exists": true, "keys": ["userData"], "digest": "d"}),
             Question::Lock(_) => json!("held"),
+            Question::Cloud(call) if call.operation == "machine.list" => json!({"machines": []}),
             _ => return None,
         },
         Request::Act(Act::Mint(_)) => json!({"$secret": {"name": "token-1", "key": "token"}}),
@@ -88,7 +89,18 @@ const CREATE: &str = concat!(
     r#""bootstrapToken":{"$secret":{"name":"token-1","key":"token"}}}"#
 );
 const MINT: &str = "mint bootstrap-token for 1200000 ms";
-const DELETE: &str = r#"machine.delete {"name":"m","providerID":"vm-1"}"#;
+const DELETE: &str = concat!(
+    r#"machine.delete {"name":"m","providerID":"vm-1","providerSpec":{"size":"s"},"#,
+    r#""userData":{"$secret":{"name":"user-data","key":"userData"}}}"#
+);
+const STATUS: &str = concat!(
+    r#"machine.status {"name":"m","providerID":"vm-1","providerSpec":{"size":"s"},"#,
+    r#""userData":{"$secret":{"name":"user-data","key":"userData"}}}"#
+);
+const INITIALIZE: &str = concat!(
+    r#"machine.initialize {"name":"m","providerID":"vm-1","providerSpec":{"size":"s"},"#,
+    r#""userData":{"$secret":{"name":"user-data","key":"userData"}}}"#
+);
 const REVOKE: &str = r#"revoke {"$secret":{"name":"token-1","key":"token"}}"#;
 /// The notes of every pass of a live machine up to its finalizer.
 const LIVE: &str = "R02 R03 R06 R09 R11";

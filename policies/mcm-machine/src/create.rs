@@ -1,12 +1,13 @@
-//! Creates a machine (MCM-C01 to MCM-C12, MCM-C16, MCM-C17): a VM, its ids on the machine, and the wait for its node.
+//! Creates a machine (MCM-C01 to MCM-C12, MCM-C16 to MCM-C20): a VM, its ids on the machine, its setup, and the wait
+//! for its node.
 
-use mcm_api::{LastOperation, Machine, MachineClass, NODE, OperationKind, OperationState, Phase};
+use mcm_api::driver::{self, Seen};
+use mcm_api::{LastOperation, Machine, MachineClass, NODE, OperationKind, OperationState, Phase, token};
 use polity_sdk::Effect;
 use polity_sdk::cloud::machine::{Vm, is_transient};
 use polity_sdk::prelude::*;
 
-use crate::driver::{self, Seen};
-use crate::{Cx, health, node, steady, token};
+use crate::{Cx, health, node, steady};
 
 /// The order in which a MachineSet deletes machines. Every machine begins with the middle priority.
 const PRIORITY: (&str, &str) = ("machinepriority.machine.sapcloud.io", "3");
@@ -21,14 +22,14 @@ pub(crate) async fn bring_up(
 ) -> Result<Next, Failure> {
     if let Some(vm) = made {
         return match node::is_stale(cx, machine, &vm).await {
-            true => Ok(discard(cx, machine, vm).await),
-            false => Ok(finish(cx, machine, vm)),
+            true => Ok(discard(cx, machine, class, vm).await),
+            false => Ok(finish(cx, machine, class, vm).await),
         };
     }
-    match driver::status(cx, machine).await {
+    match driver::status(cx, machine, class).await {
         Seen::There(vm) => {
             cx.note("MCM-C02");
-            Ok(finish(cx, machine, vm))
+            Ok(finish(cx, machine, class, vm).await)
         }
         Seen::Undecodable(failure) => {
             cx.note("MCM-C03");
@@ -43,7 +44,7 @@ pub(crate) async fn bring_up(
                         node_name: machine.node_name().map(str::to_owned),
                         ..Vm::default()
                     };
-                    Ok(finish(cx, machine, vm))
+                    Ok(finish(cx, machine, class, vm).await)
                 }
                 None => Ok(create(cx, machine, class).await),
             }
@@ -62,10 +63,10 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
     }
     cx.note("MCM-C04");
     match driver::create(cx, machine, class).await {
-        Ok(vm) if node::is_stale(cx, machine, &vm).await => discard(cx, machine, vm).await,
+        Ok(vm) if node::is_stale(cx, machine, &vm).await => discard(cx, machine, class, vm).await,
         Ok(vm) => {
             cx.note("MCM-C06");
-            finish(cx, machine, vm)
+            finish(cx, machine, class, vm).await
         }
         // The next pass resolves the creation before anything else.
         Err(failure) if failure.effect == Effect::Unknown => {
@@ -87,11 +88,11 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
 }
 
 /// Deletes the VM and gives the machine up. Its MachineSet creates another one.
-async fn discard(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
+async fn discard(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>, vm: Vm) -> Next {
     let node = vm.node_name.unwrap_or_default();
     machine.status.provider_id = Some(vm.provider_id);
     // A VM that cannot be deleted stays recorded, so that the deletion of the machine finds it.
-    let failure = driver::delete(cx, machine).await.found().err();
+    let failure = driver::delete(cx, machine, class).await.found().err();
     if failure.is_none() {
         cx.note("MCM-C05");
         machine.status.provider_id = None;
@@ -107,7 +108,7 @@ async fn discard(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
     })
 }
 
-/// Handles a VM that could not be created or read. Only a machine that is still being created changes its phase.
+/// Handles a VM that could not be created, read or set up. Only a machine that is still being created changes its phase.
 fn failed(cx: &Cx, machine: &mut Machine, failure: Failure, otherwise: RetryClass) -> Next {
     let late = machine.age(cx.now()) > cx.config().creation_timeout(machine);
     let phase = match (machine.phase(), late) {
@@ -128,7 +129,7 @@ fn failed(cx: &Cx, machine: &mut Machine, failure: Failure, otherwise: RetryClas
     Next::failed(wait, failure)
 }
 
-fn finish(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
+async fn finish(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>, vm: Vm) -> Next {
     let node = vm.node_name.or_else(|| machine.node_name().map(str::to_owned));
     if write_ids(cx, machine, &vm.provider_id, node.as_ref()) {
         cx.note("MCM-C10");
@@ -136,6 +137,15 @@ fn finish(cx: &Cx, machine: &mut Machine, vm: Vm) -> Next {
             machine.status.last_known_state = Some(state);
         }
         return Next::retry(RetryClass::Short);
+    }
+    if vm.initialized == Some(false) {
+        match driver::initialize(cx, machine, class).await {
+            Ok(done) => cx.note(if done { "MCM-C18" } else { "MCM-C20" }),
+            Err(failure) => {
+                cx.note("MCM-C19");
+                return failed(cx, machine, failure, RetryClass::Medium);
+            }
+        }
     }
     let fresh = matches!(machine.phase(), None | Some(Phase::CrashLoopBackOff));
     if machine.status.node != node || fresh {

@@ -3,16 +3,22 @@
 
 mod drain;
 
-use mcm_api::{FINALIZER, LastOperation, Machine, NextOp, OperationKind, OperationState, Phase};
+use mcm_api::driver::{self, Seen};
+use mcm_api::{
+    FINALIZER, LastOperation, Machine, MachineClass, NextOp, OperationKind, OperationState, Phase,
+};
 use polity_sdk::cloud::machine::is_transient;
 use polity_sdk::prelude::*;
 
-use crate::driver::{self, Seen};
 use crate::node::{self, Search};
 use crate::{Cx, notes};
 
 /// Performs the recorded step.
-pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
+pub(crate) async fn tear_down(
+    cx: &Cx,
+    machine: &mut Machine,
+    class: Option<&MachineClass>,
+) -> Result<Next, Failure> {
     if !machine.is_held() {
         notes(cx, ["MCM-D02", "MCM-D03"]);
         let message = format!("the machine is being deleted and lacks the finalizer {FINALIZER}");
@@ -28,12 +34,12 @@ pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Fa
     }
     cx.note("MCM-D08");
     match machine.next_op() {
-        Some(NextOp::GetVMStatus) => Ok(ask_for_vm(cx, machine).await),
+        Some(NextOp::GetVMStatus) => Ok(ask_for_vm(cx, machine, class).await),
         Some(NextOp::InitiateDrain) => Ok(drain::drain(cx, machine).await),
         Some(NextOp::DelVolumeAttachments) => drain::detach(cx, machine).await,
-        Some(NextOp::InitiateVMDeletion) => Ok(delete_vm(cx, machine).await),
+        Some(NextOp::InitiateVMDeletion) => Ok(delete_vm(cx, machine, class).await),
         Some(NextOp::InitiateNodeDeletion) => Ok(delete_node(cx, machine).await),
-        Some(NextOp::InitiateFinalizerRemoval) => Ok(let_go(cx, machine)),
+        Some(NextOp::InitiateFinalizerRemoval) => Ok(let_go(cx, machine).await),
         Some(NextOp::FailedDecode) | None => {
             cx.note("MCM-X50");
             start_over(cx, machine);
@@ -66,8 +72,8 @@ fn stay(cx: &Cx, machine: &mut Machine, at: NextOp, wait: RetryClass, failure: F
     Next::failed(wait, failure)
 }
 
-async fn ask_for_vm(cx: &Cx, machine: &mut Machine) -> Next {
-    let seen = driver::status(cx, machine).await;
+async fn ask_for_vm(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) -> Next {
+    let seen = driver::status(cx, machine, class).await;
     notes(cx, ["MCM-D09", "MCM-D12", "MCM-D13"]);
     let failure = match seen {
         Seen::There(vm) if vm.initialized == Some(false) => return start_drain(cx, machine, "MCM-X02"),
@@ -113,8 +119,8 @@ fn start_drain(cx: &Cx, machine: &mut Machine, edge: &str) -> Next {
     go_on(cx, machine, NextOp::InitiateDrain, "the node is drained next")
 }
 
-async fn delete_vm(cx: &Cx, machine: &mut Machine) -> Next {
-    let edge = match driver::delete(cx, machine).await {
+async fn delete_vm(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) -> Next {
+    let edge = match driver::delete(cx, machine, class).await {
         Ok(()) => "MCM-X20",
         Err(failure) if failure.is_not_found() => "MCM-X21",
         Err(failure) => {
@@ -155,8 +161,30 @@ async fn delete_node(cx: &Cx, machine: &mut Machine) -> Next {
 }
 
 /// Releases the machine. The beginning of this is written first: a machine in this state lost the race for its
-/// finalizer.
-fn let_go(cx: &Cx, machine: &mut Machine) -> Next {
+/// finalizer. After this nobody may delete a VM of the machine any more, so the driver's list comes before.
+async fn let_go(cx: &Cx, machine: &mut Machine) -> Next {
+    match driver::left(cx, machine).await {
+        Ok(None) => {}
+        Ok(Some(left)) => {
+            cx.note("MCM-X42");
+            cx.event(
+                EventType::Warning,
+                "OrphanFound",
+                format!("the VM {left} is still there"),
+            );
+            machine.status.provider_id = Some(left);
+            return go_on(cx, machine, NextOp::InitiateVMDeletion, "a VM is left");
+        }
+        Err(failure) => {
+            cx.note("MCM-X43");
+            let wait = if is_transient(&failure) {
+                RetryClass::Short
+            } else {
+                RetryClass::Long
+            };
+            return stay(cx, machine, NextOp::InitiateFinalizerRemoval, wait, failure);
+        }
+    }
     let last = machine.status.last_operation.as_ref();
     let again = last.is_some_and(|last| last.state == OperationState::Successful);
     cx.note(if again { "MCM-X41" } else { "MCM-X40" });

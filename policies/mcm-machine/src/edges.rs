@@ -2,7 +2,7 @@
 
 use mcm_api::{Config, FINALIZER, Machine, MachineClass, MachineSafety};
 use polity_sdk::cloud::machine;
-use polity_sdk::kube::drain::{self, Attachment};
+use polity_sdk::kube::drain::{self, Attachment, Volume};
 use polity_sdk::kube::node::Node;
 use polity_sdk::prelude::*;
 
@@ -17,6 +17,7 @@ pub fn manifest() -> Manifest {
         .needs(Need::objects_of::<MachineSafety>())
         .needs(Need::objects_of::<Machine>())
         .needs_all(drain::needs())
+        .needs(Need::objects_of::<Volume>())
         .needs(Need::Secrets)
         .needs(Need::Lock("deployment/*".into()))
         .needs(Need::delete_of::<Node>())

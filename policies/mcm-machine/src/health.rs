@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use mcm_api::{KnownCondition, Machine, OperationKind, OperationState, Phase, Since};
+use mcm_api::{KnownCondition, Machine, OperationKind, OperationState, Phase, Since, token};
 use polity_sdk::kube::node::Node;
 use polity_sdk::prelude::*;
 
 use crate::node::{self, Search};
-use crate::{Cx, outage, token};
+use crate::{Cx, outage};
 
 /// Supervises the machine. If nothing changed and nothing timed out, the pass goes on, with the time until the next
 /// check for a timeout.

@@ -16,14 +16,12 @@ mod class;
 mod create;
 mod delete;
 mod doubt;
-mod driver;
 pub mod edges;
 mod health;
 mod node;
 mod outage;
 mod safety;
 mod sync;
-mod token;
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -52,7 +50,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     };
     if machine.metadata.deleting() {
         notes(&cx, ["MCM-R07", "MCM-R08"]);
-        let end = delete::tear_down(&cx, &mut machine).await;
+        let end = delete::tear_down(&cx, &mut machine, class.as_ref()).await;
         if !matches!(end, Ok(Next::Settled(_))) {
             cx.note("MCM-R18");
         }

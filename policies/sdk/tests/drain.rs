@@ -284,6 +284,22 @@ fn volumes_that_do_not_detach_fail_the_drain_once() {
 }
 
 #[test]
+fn a_node_has_a_volume_by_the_whole_id_of_the_cloud_and_no_part_of_one() {
+    let mut node = Node::default();
+    for name in [
+        "kubernetes.io/csi/d^vol-1",
+        "kubernetes.io/aws-ebs/aws://eu-west-1a/vol-2",
+    ] {
+        node.status.volumes_attached.push(node::AttachedVolume {
+            name: name.to_owned(),
+            device_path: String::new(),
+        });
+    }
+    let has = ["vol-1", "vol-2", "ol-1", "vol", "vol-3", ""].map(|id| node.has_attached(id));
+    assert_eq!(has, [true, true, false, false, false, false]);
+}
+
+#[test]
 fn a_volume_that_is_attached_nowhere_is_not_waited_for() {
     let mut world = world(false);
     world.exists(pod_with_volume("a"));

@@ -35,7 +35,7 @@ pub fn machines(configuration: Value) -> Value {
                 {"ask": node}, {"patch": node}, {"delete": node},
                 {"ask": pod}, {"delete": pod}, {"evict": pod},
                 {"ask": everywhere("policy/v1", "PodDisruptionBudget")},
-                {"ask": everywhere("v1", "PersistentVolumeClaim")},
+                {"ask": everywhere("v1", "PersistentVolumeClaim")}, {"ask": everywhere("v1", "PersistentVolume")},
                 {"ask": attachment}, {"delete": attachment},
                 {"secrets": {}}, {"lock": ["deployment/*"]}, {"mint": ["bootstrap-token"]},
                 {"cloud": ["machine.*"]},

@@ -1,9 +1,14 @@
-//! The creation flow: MCM-C01 to MCM-C17.
+//! The creation flow: MCM-C01 to MCM-C20.
 
 use polity_sdk::{Code, Effect, Resolution, RetryClass};
 use serde_json::json;
 
 use super::*;
+
+/// A VM that is not set up.
+fn unfinished() -> Value {
+    json!({"providerID": "vm-1", "nodeName": "node-m", "initialized": false})
+}
 
 /// A machine that was not created yet.
 fn fresh() -> Case {
@@ -363,6 +368,52 @@ mcm_c11_a_failed_machine_stays_failed:
         .notes(&format!("{FLOW} C02 C11 R20"))
         .status(and(
             json!({"node": "node-m"}),
+            operation(json!({
+                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+            })),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_c18_a_vm_that_is_not_set_up_is_set_up_before_its_node_is_waited_for:
+    made().answers("machine.status", unfinished()).answers("machine.initialize", json!({}))
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C02 C18 C11 R20"))
+        .status(and(
+            json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
+            operation(json!({
+                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+            })),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_c18_the_ids_are_written_first:
+    fresh().answers("machine.status", unfinished())
+        .notes(&format!("{FLOW} C02 C10 R20"))
+        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
+        .waits(RetryClass::Short);
+
+mcm_c19_a_vm_that_cannot_be_set_up_soon_is_tried_again:
+    made().answers("machine.status", unfinished()).fails("machine.initialize", Code::Unavailable)
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C02 C19 R20"))
+        .event("CreationFailed")
+        .status(failed_creation(Some("CrashLoopBackOff"), "unavailable"))
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_c19_a_vm_that_may_not_be_set_up_waits_for_a_person:
+    made().answers("machine.status", unfinished()).fails("machine.initialize", Code::PermissionDenied)
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C02 C19 R20"))
+        .event("CreationFailed")
+        .status(failed_creation(Some("CrashLoopBackOff"), "permission-denied"))
+        .fails_with(RetryClass::Medium, Code::PermissionDenied, "no");
+
+mcm_c20_a_driver_that_sets_nothing_up_is_no_obstacle:
+    made().answers("machine.status", unfinished()).fails("machine.initialize", Code::Unimplemented)
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C02 C20 C11 R20"))
+        .status(and(
+            json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
             operation(json!({
                 "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
             })),

@@ -52,6 +52,21 @@ fn undeleted(code: Code, edge: &str, class: RetryClass) -> Case {
         .fails_with(class, code, "no")
 }
 
+/// A list with a VM of the machine with this uid.
+fn listed(owner: &str) -> Value {
+    json!({"machines": [{"name": "m", "providerID": "vm-2", "owner": owner}]})
+}
+
+/// The driver fails with this code when the policy asks for what is left.
+fn unlisted(code: Code, class: RetryClass) -> Case {
+    deleting("InitiateFinalizerRemoval")
+        .fails("machine.list", code)
+        .notes(&format!("{FLOW} X43 R18"))
+        .event("DeletionFailed")
+        .status(wrong(code))
+        .fails_with(class, code, "no")
+}
+
 fn node_gone(case: Case, edges: &str) -> Case {
     case.notes(&format!("{FLOW} {edges} R18"))
         .status(next("the node is gone", "InitiateFinalizerRemoval"))
@@ -110,6 +125,12 @@ mcm_d05_a_machine_that_never_had_a_phase_too:
 
 mcm_d14_a_vm_that_is_there_is_drained_next:
     deleting("GetVMStatus").answers("machine.status", vm())
+        .notes(&asked("D14 D24 D26"))
+        .status(next("the node is drained next", "InitiateDrain"))
+        .waits(RetryClass::Short);
+
+mcm_d12_the_driver_is_asked_with_the_class_and_its_secret:
+    deleting("GetVMStatus").answers(STATUS, vm())
         .notes(&asked("D14 D24 D26"))
         .status(next("the node is drained next", "InitiateDrain"))
         .waits(RetryClass::Short);
@@ -297,6 +318,34 @@ mcm_x40_the_finalizer_is_removed:
             "status": operation(json!({"description": "the VM and the node are gone", "state": "Successful"})),
         }))
         .next(Next::settled());
+
+mcm_x40_the_vms_of_others_are_no_reason_to_stay:
+    deleting("InitiateFinalizerRemoval").answers("machine.list", listed("uid-n"))
+        .notes(&format!("{FLOW} X40"))
+        .patch(json!({
+            "metadata": {"finalizers": []},
+            "status": operation(json!({"description": "the VM and the node are gone", "state": "Successful"})),
+        }))
+        .next(Next::settled());
+
+mcm_x40_a_driver_that_cannot_list_is_no_reason_to_stay:
+    deleting("InitiateFinalizerRemoval").fails("machine.list", Code::Unimplemented)
+        .notes(&format!("{FLOW} X40"))
+        .patch(json!({
+            "metadata": {"finalizers": []},
+            "status": operation(json!({"description": "the VM and the node are gone", "state": "Successful"})),
+        }))
+        .next(Next::settled());
+
+mcm_x42_a_vm_of_the_machine_that_is_not_on_record_is_deleted_first:
+    deleting("InitiateFinalizerRemoval").answers("machine.list", listed("uid-m"))
+        .notes(&format!("{FLOW} X42 R18"))
+        .event("OrphanFound")
+        .status(and(json!({"providerID": "vm-2"}), next("a VM is left", "InitiateVMDeletion")))
+        .waits(RetryClass::Short);
+
+mcm_x43_a_list_that_fails_for_now_keeps_the_machine: unlisted(Code::Unavailable, RetryClass::Short);
+mcm_x43_a_list_that_is_refused_keeps_the_machine: unlisted(Code::PermissionDenied, RetryClass::Long);
 
 mcm_x41_a_finalizer_whose_removal_did_not_arrive_is_removed_again:
     deleting("InitiateFinalizerRemoval")

@@ -106,6 +106,27 @@ fn loaded() -> Value {
     node
 }
 
+/// A minute before the pass.
+const EARLIER_BY_A_MINUTE: &str = "2025-12-31T23:59:00Z";
+
+fn volume() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv-1"},
+        "spec": {"csi": {"driver": "d", "volumeHandle": "vol-1"}},
+    })
+}
+
+/// A pod with a volume is ending.
+fn leaving() -> Case {
+    let mut pod = ending_pod(NOW);
+    pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    draining().exists(pod).exists(attachment()).edited(|object| {
+        object["status"]["drain"] = json!({"moving": {
+            "pod": "shop/web", "uid": "uid-web", "volumes": ["pv-1"], "stage": "Terminating", "since": EARLIER,
+        }});
+    })
+}
+
 const DETACH: &str = "R02 R03 R06 R07 R08 D01 D04 D08 X16 R18";
 
 fn detached(case: Case) -> Case {
@@ -379,6 +400,50 @@ mcm_x18_volumes_on_their_way_are_waited_for:
             json!({"drain": {"moving": {"stage": "Detaching", "since": NOW}}}),
             condition("False", "WaitingForVolumes", "volumes are on their way"),
         ))
+        .waits(RetryClass::Short);
+
+mcm_x19_the_ids_of_volumes_are_asked_for_before_they_leave:
+    leaving().exists(volume()).answers("machine.volumes", json!({"volumeIDs": ["vol-1"]}))
+        .notes(&notes("X19 X17"))
+        .status(and(
+            json!({"drain": {"moving": {"ids": ["vol-1"]}}}),
+            condition("False", "Evicting", "1 pods are left"),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_x19_a_driver_that_cannot_tell_names_none:
+    leaving().exists(volume()).fails("machine.volumes", Code::Unimplemented)
+        .notes(&notes("X19 X17"))
+        .status(and(
+            json!({"drain": {"moving": {"ids": []}}}),
+            condition("False", "Evicting", "1 pods are left"),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_x15_a_driver_that_fails_to_name_the_volumes_fails_the_drain:
+    leaving().exists(volume()).fails("machine.volumes", Code::Unavailable)
+        .notes(&notes("X15"))
+        .event("DeletionFailed")
+        .status(failed("no", Code::Unavailable))
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_x18_a_volume_that_the_cloud_has_not_detached_is_waited_for:
+    deleting("InitiateDrain").exists({
+            let mut node = ending("True");
+            node["status"]["volumesAttached"] = json!([{"name": "kubernetes.io/csi/d^vol-1", "devicePath": ""}]);
+            node
+        })
+        .exists({
+            let mut elsewhere = attachment();
+            elsewhere["spec"]["nodeName"] = "node-n".into();
+            elsewhere
+        })
+        .edited(|object| object["status"]["drain"] = json!({"moving": {
+            "pod": "shop/db", "uid": "uid-db", "volumes": ["pv-1"], "ids": ["vol-1"], "stage": "Detaching",
+            "since": EARLIER_BY_A_MINUTE,
+        }}))
+        .notes(&notes("X18"))
+        .status(condition("False", "WaitingForVolumes", "volumes are on their way"))
         .waits(RetryClass::Short);
 
 mcm_x32_the_node_of_another_vm_is_not_drained:

@@ -127,7 +127,7 @@ mcm_r27x_a_missing_class_does_not_stop_the_deletion_where_the_binding_says_so:
     deleting("InitiateVMDeletion").without("MachineClass").exists(node("True"))
         .config(json!({"deleteWithoutClass": true}))
         .answers("machine.delete", json!({}))
-        .acts([DELETE])
+        .acts([r#"machine.delete {"name":"m","providerID":"vm-1"}"#])
         .notes("R02 R03 R27x R07 R08 D01 D04 D08 X20 R18")
         .status(operation(json!({"description": "the VM is deleted", "nextOp": "InitiateNodeDeletion"})))
         .waits(RetryClass::Short);

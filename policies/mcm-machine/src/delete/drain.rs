@@ -1,9 +1,9 @@
-//! Draining the node (MCM-D10, MCM-D11, MCM-X10 to MCM-X18).
+//! Draining the node (MCM-D10, MCM-D11, MCM-X10 to MCM-X19).
 
 use std::time::Duration;
 
-use mcm_api::{Machine, NextOp, UnhealthyNode};
-use polity_sdk::kube::drain::{Drain, Progress, detach_volumes};
+use mcm_api::{Machine, NextOp, UnhealthyNode, driver};
+use polity_sdk::kube::drain::{self, Drain, Progress, detach_volumes};
 use polity_sdk::kube::node::{self as nodes, Node};
 use polity_sdk::prelude::*;
 
@@ -92,7 +92,22 @@ async fn advance(
         }
     }
     let options = cx.config().drain(machine, force);
-    drain.pass(cx, node, &options).await
+    let progress = drain.pass(cx, node, &options).await?;
+    name_volumes(cx, drain).await?;
+    Ok(progress)
+}
+
+/// Asks the driver for the ids of the volumes that are to leave, before they do.
+async fn name_volumes(cx: &Cx, drain: &mut Drain) -> Result<(), Failure> {
+    let Some(moving) = drain.unnamed() else {
+        return Ok(());
+    };
+    let specifications = drain::specifications(cx, &moving.volumes).await?;
+    if !specifications.is_empty() {
+        moving.ids = Some(driver::volumes(cx, &specifications).await?);
+        cx.note("MCM-X19");
+    }
+    Ok(())
 }
 
 fn conclude(cx: &Cx, machine: &mut Machine, progress: Result<Progress, Failure>, force: bool) -> Next {

@@ -2,7 +2,7 @@
 //! machine-controller-manager. Its errors are canonical codes.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::cloud::{self, CloudAsk, CloudDo};
 use crate::cluster::Sealed;
@@ -10,8 +10,18 @@ use crate::contract::{Code, Failure};
 
 /// Creates a machine. It is the only operation that creates something. Its intent is the machine's name.
 pub const CREATE: &str = "machine.create";
+/// Reads a machine.
+const STATUS: &str = "machine.status";
+/// Deletes a machine.
+const DELETE: &str = "machine.delete";
+/// Sets up what the creation of a machine leaves open.
+const INITIALIZE: &str = "machine.initialize";
+/// Lists the machines of the tenant.
+const LIST: &str = "machine.list";
+/// Names the volumes that the cloud attaches.
+const VOLUMES: &str = "machine.volumes";
 /// All operations of a driver.
-pub const OPERATIONS: [&str; 3] = ["machine.status", CREATE, "machine.delete"];
+pub const OPERATIONS: [&str; 6] = [STATUS, CREATE, DELETE, INITIALIZE, LIST, VOLUMES];
 
 /// A machine that the driver knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -31,14 +41,48 @@ pub struct Vm {
     pub initialized: Option<bool>,
 }
 
-/// The names of a machine: its name, and the cloud's id once that is known.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Named<'a> {
+/// A machine that exists or may exist: its names, its class, and the Secret of the class.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Known<'a> {
     /// The machine's name.
     pub name: &'a str,
-    /// The cloud's id.
+    /// The cloud's id, once that is known.
     #[serde(rename = "providerID", skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<&'a str>,
+    /// The class's specification for the driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider_spec: Option<&'a Map<String, Value>>,
+    /// The user data with which it boots; sealed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<Sealed>,
+}
+
+/// All machines of a tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Listed {
+    /// The machines.
+    pub machines: Vec<Row>,
+}
+
+/// A machine in a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Row {
+    /// The machine's name.
+    pub name: String,
+    /// The cloud's id.
+    #[serde(rename = "providerID")]
+    pub provider_id: String,
+    /// The uid of the object to which the machine belongs.
+    pub owner: String,
+}
+
+/// The volumes that the cloud attaches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct VolumeIds {
+    /// The cloud's ids of the volumes.
+    #[serde(rename = "volumeIDs")]
+    pub volume_ids: Vec<String>,
 }
 
 /// The parts of a machine.
@@ -60,8 +104,19 @@ pub struct Creation<'a> {
 
 /// Asks for a machine. [`read`] reads the answer: a policy may want to distinguish an answer that cannot be
 /// read from a failure.
-pub fn status(machine: Named<'_>) -> CloudAsk<Value> {
-    cloud::ask("machine.status", &machine)
+pub fn status(machine: &Known<'_>) -> CloudAsk<Value> {
+    cloud::ask(STATUS, machine)
+}
+
+/// Asks for all machines of the tenant. The answer may lag behind.
+pub fn list() -> CloudAsk<Listed> {
+    cloud::ask(LIST, &Map::new())
+}
+
+/// Asks for the cloud's ids of the volumes behind these specifications of PersistentVolumes. Volumes that the cloud
+/// does not attach have none.
+pub fn volumes(specifications: &[Value]) -> CloudAsk<VolumeIds> {
+    cloud::ask(VOLUMES, &json!({"volumes": specifications}))
 }
 
 /// Creates a machine.
@@ -70,8 +125,13 @@ pub fn create(machine: &Creation<'_>) -> CloudDo<Vm> {
 }
 
 /// Deletes a machine. The answer is an empty object.
-pub fn delete(machine: Named<'_>) -> CloudDo<Map<String, Value>> {
-    cloud::change("machine.delete", &machine)
+pub fn delete(machine: &Known<'_>) -> CloudDo<Map<String, Value>> {
+    cloud::change(DELETE, machine)
+}
+
+/// Sets up what the creation of a machine leaves open. The answer is an empty object.
+pub fn initialize(machine: &Known<'_>) -> CloudDo<Map<String, Value>> {
+    cloud::change(INITIALIZE, machine)
 }
 
 /// Reads a driver's answer about a machine.

@@ -36,7 +36,7 @@ use crate::{Context, Found, Kind, Need, Time, cluster};
 
 pub use budget::{Budget, BudgetSpec, BudgetStatus};
 pub use pod::{Pod, PodSpec, PodVolume};
-pub use volume::{Attachment, Claim, detach_volumes};
+pub use volume::{Attachment, Claim, Volume, detach_volumes, specifications};
 
 /// The most acts on pods in one pass. A node rarely has more pods, and the journal of a pass has 1,024
 /// entries.
@@ -123,6 +123,10 @@ pub struct Moving {
     pub uid: String,
     /// The persistent volumes that were attached to this node for it.
     pub volumes: Vec<String>,
+    /// The cloud's ids of the volumes that the cloud attaches, once the policy has asked for them. The node must
+    /// lose these too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids: Option<Vec<String>>,
     /// The stage of the pod.
     pub stage: Stage,
     /// When the stage began.
@@ -165,6 +169,12 @@ pub enum Progress {
 }
 
 impl Drain {
+    /// The pod whose volumes have no ids of the cloud yet, as long as they have not begun to leave.
+    pub fn unnamed(&mut self) -> Option<&mut Moving> {
+        let moving = self.moving.as_mut()?;
+        (moving.ids.is_none() && moving.stage == Stage::Terminating).then_some(moving)
+    }
+
     /// Whether a budget has refused a pod this many times.
     pub fn is_exhausted(&self, retries: u32) -> bool {
         self.refused.values().any(|times| *times >= retries)
@@ -337,6 +347,7 @@ impl Drain {
             pod: pod.full_name(),
             uid: pod.metadata.uid.clone(),
             volumes,
+            ids: None,
             stage: Stage::Terminating,
             since: cx.now(),
         }))
@@ -363,7 +374,8 @@ impl Drain {
         if moving.stage == Stage::Detaching {
             let still_here =
                 |volume: &String| attachments.iter().any(|a| a.holds(volume, &node.metadata.name));
-            if moving.volumes.iter().any(still_here) {
+            let on_node = |id: &String| node.has_attached(id);
+            if moving.volumes.iter().any(still_here) || moving.ids.iter().flatten().any(on_node) {
                 if cx.now().since(moving.since) <= options.detach_timeout {
                     return Ok(Arrival::InTime);
                 }

@@ -143,6 +143,15 @@ pub struct AttachedVolume {
 }
 
 impl Node {
+    /// Whether a volume is attached to the node, by the cloud's id of it: `kubernetes.io/csi/DRIVER^ID`, and
+    /// `kubernetes.io/PLUGIN/ID` before CSI.
+    pub fn has_attached(&self, id: &str) -> bool {
+        let names = self.status.volumes_attached.iter().map(|volume| &volume.name);
+        names
+            .filter_map(|name| name.strip_suffix(id))
+            .any(|before| before.is_empty() || before.ends_with(['^', '/']))
+    }
+
     /// The condition of this type.
     pub fn condition(&self, kind: &str) -> Option<&NodeCondition> {
         self.status

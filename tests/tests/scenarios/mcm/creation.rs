@@ -26,6 +26,9 @@ scenarios! {
     mcm_c12_a_driver_that_never_names_the_node_is_waited_for,
     mcm_c05_a_vm_with_the_node_name_of_another_is_given_back,
     mcm_c17_a_vm_with_the_node_name_of_another_that_cannot_be_given_back_stays_on_record,
+    mcm_c18_what_the_creation_leaves_open_is_set_up_before_the_node_is_waited_for,
+    mcm_c19_a_machine_that_cannot_be_set_up_is_not_waited_for,
+    mcm_c20_a_driver_that_sets_nothing_up_is_no_obstacle,
     scenario_05_a_machine_that_never_joins_fails,
     erratum_01_a_machine_with_its_finalizer_is_made,
     erratum_10_a_creation_that_is_not_finished_is_finished,
@@ -303,6 +306,45 @@ async fn mcm_c17_a_vm_with_the_node_name_of_another_that_cannot_be_given_back_st
     story.delete().await;
     until_gone(&story).await;
     assert_eq!(story.site.vms().len(), 1);
+}
+
+/// A cloud whose machines must be set up, with these faults.
+fn unfinished(faults: serde_json::Value) -> serde_json::Value {
+    json!({"machines": {"needsInitialization": true}, "faults": faults})
+}
+
+async fn mcm_c18_what_the_creation_leaves_open_is_set_up_before_the_node_is_waited_for(on: &dyn Backend) {
+    let story = running(on, unfinished(json!([])), json!({})).await;
+    assert_eq!(
+        told(&story)[..3],
+        ["R10 R12 Short", "R14 C04 C06 C10 Short", "R14 C02 C18 C11 Short"]
+    );
+    assert_eq!(story.acts(), ["machine.create", "machine.initialize", "revoke"]);
+}
+
+async fn mcm_c19_a_machine_that_cannot_be_set_up_is_not_waited_for(on: &dyn Backend) {
+    let fails =
+        |code: &str| json!({"operation": "machine.initialize", "count": 1, "then": {"fail": {"code": code}}});
+    let faults = ["unavailable", "permission-denied"].map(fails);
+    let story = planted(on, unfinished(json!(faults)), json!({})).await;
+    story.until_is(PHASE, "CrashLoopBackOff").await;
+    story.until_is(PHASE, "Running").await;
+    let told = told(&story);
+    let from = told
+        .iter()
+        .position(|pass| pass.contains("C19"))
+        .expect("it failed");
+    assert_eq!(
+        told[from..from + 3],
+        ["R14 C02 C19 Short", "R14 C02 C19 Medium", "R14 C02 C18 C11 Short"]
+    );
+    assert_eq!(made(&story), 1);
+}
+
+async fn mcm_c20_a_driver_that_sets_nothing_up_is_no_obstacle(on: &dyn Backend) {
+    let cannot = json!({"operation": "machine.initialize", "then": {"fail": {"code": "unimplemented"}}});
+    let story = running(on, unfinished(json!([cannot])), json!({})).await;
+    assert_eq!(told(&story)[2], "R14 C02 C20 C11 Short");
 }
 
 async fn scenario_05_a_machine_that_never_joins_fails(on: &dyn Backend) {

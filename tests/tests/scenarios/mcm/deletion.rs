@@ -21,6 +21,8 @@ scenarios! {
     mcm_d21_a_driver_that_is_away_is_asked_again_soon,
     mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain,
     mcm_x02_a_machine_that_is_not_set_up_yet_can_go,
+    mcm_x42_a_vm_that_is_not_on_record_is_deleted_before_its_machine_goes,
+    mcm_x43_a_machine_is_kept_while_its_vms_cannot_be_listed,
     mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon,
     mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone,
     erratum_08_the_description_is_for_people,
@@ -231,9 +233,10 @@ async fn mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain(on: &dyn Ba
 }
 
 async fn mcm_x02_a_machine_that_is_not_set_up_yet_can_go(on: &dyn Backend) {
-    let slow = json!({"boot": {"min": "5m", "max": "5m"}});
-    let story = planted(on, json!({"machines": slow}), json!({})).await;
-    story.until_is(PHASE, "Pending").await;
+    let machines = json!({"boot": {"min": "5m", "max": "5m"}, "needsInitialization": true});
+    let fails = json!({"operation": "machine.initialize", "then": {"fail": {"code": "permission-denied"}}});
+    let story = planted(on, json!({"machines": machines, "faults": [fails]}), json!({})).await;
+    story.until_is(PHASE, "CrashLoopBackOff").await;
     let done = story.passes().len();
     story.delete().await;
     until_gone(&story).await;
@@ -249,6 +252,43 @@ async fn mcm_x02_a_machine_that_is_not_set_up_yet_can_go(on: &dyn Backend) {
             "X40 settled",
         ]
     );
+}
+
+async fn mcm_x42_a_vm_that_is_not_on_record_is_deleted_before_its_machine_goes(on: &dyn Backend) {
+    // The driver does not find the VM, so the drawing goes on with the node.
+    let gone = json!({"operation": "machine.status", "from": "5m", "then": {"fail": {"code": "not-found"}}});
+    let story = running(on, json!({"faults": [gone]}), json!({})).await;
+    until_second(&story, 300).await;
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(&story).await;
+    let told = told(&story).split_off(done);
+    assert_eq!(
+        told,
+        [
+            "D05 D06 D07 Short",
+            "D09 D12 D13 D15 D16 D17 D22 D25 D26 Short",
+            "X30 Short",
+            "X42 Short",
+            "X20 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+    assert!(story.site.vms().is_empty());
+}
+
+async fn mcm_x43_a_machine_is_kept_while_its_vms_cannot_be_listed(on: &dyn Backend) {
+    let fails =
+        |code: &str| json!({"operation": "machine.list", "count": 1, "then": {"fail": {"code": code}}});
+    let faults = ["unavailable", "permission-denied", "unimplemented"].map(fails);
+    let story = running(on, json!({"faults": faults}), json!({})).await;
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(&story).await;
+    let told = told(&story).split_off(done);
+    assert_eq!(told[..5], ORDERLY[..5]);
+    assert_eq!(told[5..], ["X43 Short", "X43 Long", "X40 settled"]);
 }
 
 async fn mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon(on: &dyn Backend) {

@@ -20,6 +20,7 @@ scenarios! {
     mcm_x11_a_node_that_was_lost_long_ago_is_not_waited_for,
     mcm_x15_pods_that_do_not_end_are_said,
     mcm_x18_volumes_are_followed_to_another_node,
+    mcm_x19_a_volume_that_the_cloud_has_not_detached_is_waited_for,
 }
 
 /// The first two passes of a deletion.
@@ -307,4 +308,57 @@ async fn mcm_x18_volumes_are_followed_to_another_node(on: &dyn Backend) {
             "X40 settled",
         ]
     );
+}
+
+async fn mcm_x19_a_volume_that_the_cloud_has_not_detached_is_waited_for(on: &dyn Backend) {
+    let story = running(on, json!({}), json!({})).await;
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "data"},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "csi.example.com", "volumeHandle": "vol-7"},
+        },
+    });
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"namespace": "default", "name": "data"},
+        "spec": {
+            "volumeName": "data", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    let attachment = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "here"},
+        "spec": {"attacher": "csi.example.com", "nodeName": NODE, "source": {"persistentVolumeName": "data"}},
+    });
+    for object in [&volume, &claim, &attachment] {
+        story.create(object).await;
+    }
+    let on_node = async |volumes: Value| {
+        let node = reference("v1", "Node", None, NODE);
+        let status = json!({"status": {"volumesAttached": volumes}});
+        let patched = story.site.patch(&node, Some("status"), status).await;
+        patched.expect("the node is there");
+    };
+    on_node(json!([{"name": "kubernetes.io/csi/csi.example.com^vol-7", "devicePath": ""}])).await;
+    let used = json!({"name": "data", "persistentVolumeClaim": {"claimName": "data"}});
+    pod(&story, "web", NODE, json!({"spec": {"volumes": [used]}})).await;
+    let done = story.passes().len();
+    story.delete().await;
+    story.until_is("status.drain.moving.stage", "Detaching").await;
+    let machine = story.object().await;
+    assert_eq!(machine["status"]["drain"]["moving"]["ids"], json!(["vol-7"]));
+    let here = reference("storage.k8s.io/v1", "VolumeAttachment", None, "here");
+    story.site.delete(&here, None).await.expect("it is there");
+    story.sleep(Duration::from_secs(30)).await;
+    let machine = story.object().await;
+    assert_eq!(
+        machine["status"]["drain"]["moving"]["stage"], "Detaching",
+        "the cloud has not detached it"
+    );
+    on_node(json!([])).await;
+    story.until_is("status.drain.moving.stage", "Reattaching").await;
+    until_gone(&story).await;
+    let mut told = told(&story).split_off(done + BEFORE);
+    told.dedup();
+    assert_eq!(told[0], "D10 X19 X17 Short");
+    assert_eq!(told[told.len() - 3..], ["X20 Short", "X30 Short", "X40 settled"]);
 }

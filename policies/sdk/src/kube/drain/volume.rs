@@ -1,6 +1,7 @@
 //! Persistent volumes and where they are attached.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Pod;
 use crate::contract::Failure;
@@ -30,6 +31,27 @@ impl Kind for Claim {
     const API_VERSION: &'static str = "v1";
     const KIND: &'static str = "PersistentVolumeClaim";
     const PROJECTION: &'static [&'static str] = &["spec.volumeName"];
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+/// A PersistentVolume. Which fields its specification has depends on the driver of the volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Its name.
+    pub metadata: Metadata,
+    /// The specification.
+    #[serde(default)]
+    pub spec: Value,
+}
+
+impl Kind for Volume {
+    const API_VERSION: &'static str = "v1";
+    const KIND: &'static str = "PersistentVolume";
+    const NAMESPACED: bool = false;
+    const PROJECTION: &'static [&'static str] = &["spec"];
 
     fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -119,6 +141,19 @@ pub async fn detach_volumes<T: Kind, C>(cx: &Context<T, C>, node: &Node) -> Resu
         deleted.found()?;
     }
     Ok(live.len())
+}
+
+/// The specifications of these persistent volumes, as far as they exist.
+pub async fn specifications<T: Kind, C>(
+    cx: &Context<T, C>,
+    volumes: &[String],
+) -> Result<Vec<Value>, Failure> {
+    let volumes = volumes.iter().map(|name| cx.ask(cluster::object::<Volume>(name)));
+    let mut specifications = Vec::new();
+    for volume in join_all(volumes).await {
+        specifications.extend(volume.found()?.map(|volume| volume.spec));
+    }
+    Ok(specifications)
 }
 
 /// The attachments of a node.

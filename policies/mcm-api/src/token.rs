@@ -1,12 +1,11 @@
 //! The bootstrap token with which a VM joins the cluster.
 
-use mcm_api::{Machine, Token};
 use polity_sdk::prelude::*;
 
-use crate::{Cx, driver};
+use crate::{Config, Machine, Token, driver};
 
 /// Makes a token for the creation, unless there is a token that is still valid.
-pub(crate) async fn prepare(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
+pub async fn prepare(cx: &Context<Machine, Config>, machine: &mut Machine) -> Result<(), Failure> {
     let usable = |token: &Token| token.expires > cx.now();
     if !cx.config().bootstrap_token || machine.status.bootstrap_token.as_ref().is_some_and(usable) {
         return Ok(());
@@ -23,7 +22,7 @@ pub(crate) async fn prepare(cx: &Cx, machine: &mut Machine) -> Result<(), Failur
 }
 
 /// Revokes the token of a machine that has joined. A token that cannot be revoked expires.
-pub(crate) async fn revoke(cx: &Cx, machine: &mut Machine) {
+pub async fn revoke(cx: &Context<Machine, Config>, machine: &mut Machine) {
     let Some(token) = machine.status.bootstrap_token.take() else {
         return;
     };
