@@ -9,6 +9,7 @@ const GUESTS: [&str; 21] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
+    "mcm-identity",
     "mcm-safety",
     "orbiter",
     "orbiter-node-agent",

@@ -10,7 +10,7 @@ use crate::process::{LOOK_EVERY, Process, has_none_of};
 
 pub(crate) const MCM: &str = "mcm.polity.dev/v1alpha1";
 /// The values that stand in Secrets of the example.
-pub(crate) const SECRETS: [&str; 2] = ["wJalrXUtnFEMI", "#cloud-config"];
+pub(crate) const SECRETS: [&str; 3] = ["wJalrXUtnFEMI", "je7MtGbClwBF", "#cloud-config"];
 
 async fn begin(moto: &Moto, example: &str) -> Process {
     Process::begin(example, &[("127.0.0.1:5555", moto.address())]).await
@@ -87,7 +87,53 @@ async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
     assert_eq!(moto.instances(ACCOUNT, "terminated").len(), 2);
     let recorded = host.recorded();
     assert!(recorded.contains("machine.create"));
+    assert!(
+        recorded.contains("machine.initialize"),
+        "the check of sources and destinations is off"
+    );
+    assert!(recorded.contains("machine.list"), "nothing is left behind");
     has_none_of(&recorded, &SECRETS);
+}
+
+#[tokio::test]
+async fn a_machine_is_never_made_with_other_credentials_than_those_of_its_class() {
+    let moto = match Moto::start() {
+        Ok(moto) => moto,
+        Err(skip) => return skip.print(),
+    };
+    let changes = [
+        ("127.0.0.1:5555", moto.address()),
+        (
+            "credentialsSecretRef:\n    name: cloud-credentials",
+            "credentialsSecretRef:\n    name: later",
+        ),
+    ];
+    let mut host = Process::begin("aws-machines", &changes).await;
+    let denied = |machine: &Value| condition(machine, "CredentialsFound")["status"] == "False";
+    let machines = host
+        .until(&kind(MCM, "Machine"), |all| all_have(all, 2, denied))
+        .await;
+    let message = &condition(&machines[0], "CredentialsFound")["message"];
+    assert_eq!(message, "Secret later does not exist");
+    for state in ["pending", "running"] {
+        assert_eq!(moto.instances(ACCOUNT, state), Vec::<String>::new());
+    }
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "team-a", "name": "later"},
+        "stringData": {"accessKeyID": "AKIAI44QH8DHBEXAMPLE", "secretAccessKey": "later-and-secret"},
+    });
+    host.cluster.apply(&secret).await.expect("a Secret");
+    let made = |machine: &Value| {
+        machine["status"]["providerID"].is_string()
+            && condition(machine, "CredentialsFound")["status"] == "True"
+    };
+    host.until(&kind(MCM, "Machine"), |all| all_have(all, 2, made))
+        .await;
+    let recorded = host.recorded();
+    assert!(
+        recorded.contains(r#""kind":"MachineClass""#) || recorded.contains(r#"\"kind\":\"MachineClass\""#)
+    );
+    has_none_of(&recorded, &["later-and-secret"]);
 }
 
 /// The accounts of the teams of the example.

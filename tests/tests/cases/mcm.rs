@@ -1,4 +1,4 @@
-//! The cases of `mcm-machine` and `mcm-safety`.
+//! The cases of `mcm-machine`, `mcm-safety` and `mcm-identity`.
 
 mod machine {
     use mcm_machine::cases::Case;
@@ -33,6 +33,24 @@ mod safety {
     #[test]
     fn the_manifest_is_the_same_natively_and_as_a_component() {
         crate::cases::same_manifest("mcm-safety", mcm_safety::manifest());
+    }
+}
+
+mod identity {
+    use mcm_identity::cases::Case;
+
+    fn in_the_sandbox(case: Case) {
+        let ended = case.judge(crate::cases::identity("mcm-identity"));
+        case.check_judged(&ended);
+        let natively = case.judge(|pass| polity_sdk::step::identity(pass, mcm_identity::judge));
+        assert_eq!(ended, natively);
+    }
+
+    mcm_identity::each_case!(in_the_sandbox);
+
+    #[test]
+    fn the_manifest_is_the_same_natively_and_as_a_component() {
+        crate::cases::same_manifest("mcm-identity", mcm_identity::manifest());
     }
 }
 
