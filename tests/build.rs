@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const GUESTS: [&str; 21] = [
+const GUESTS: [&str; 22] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
