@@ -45,10 +45,7 @@ pub fn manifest() -> Manifest {
         .needs(Need::Credential)
         .needs(Need::Secrets)
         .needs(Need::objects_of::<MachineClass>())
-        .writes([
-            "status.conditions[CredentialsFound]",
-            "status.conditions[Reconciled]",
-        ])
+        .writes(["status.conditions[CredentialsFound]"])
 }
 
 /// Decides with which credentials the cloud is asked.
