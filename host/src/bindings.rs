@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use crate::clouds::Clouds;
 use crate::configuration::configuration;
+use crate::connections::StampInUse;
 use crate::crds;
 use crate::policies::{Policies, Stamp};
 use crate::selection::Selection;
@@ -35,8 +36,8 @@ const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 /// The most bytes of a manifest's name or version: the same as for a name in Kubernetes.
 const NAME: usize = 253;
 
-/// How often a CRD is looked at that keeps a binding from being loaded, in real time.
-const LOOK_AT_CRD_EVERY: std::time::Duration = std::time::Duration::from_secs(10);
+/// How often objects are looked at that keep a binding from being loaded, in real time.
+const LOOK_AGAIN_EVERY: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// The scope of the watch for bindings.
 pub(crate) fn scope() -> Scope {
@@ -77,9 +78,30 @@ pub(crate) enum News {
 
 /// The reason why a binding is not loaded.
 struct Problem {
+    /// The reason of the condition `Loaded`.
+    reason: &'static str,
     words: String,
     /// When loading is tried again even though nothing changed.
     again: Option<Instant>,
+}
+
+impl Problem {
+    fn new(words: String) -> Self {
+        Problem {
+            reason: "CannotLoad",
+            words,
+            again: None,
+        }
+    }
+}
+
+/// A cloud does not have what policies need.
+#[derive(Debug, thiserror::Error)]
+#[error("spec.cloud: {policy} needs {}, which the cloud {cloud} does not have", .missing.join(", "))]
+struct Incompatible {
+    policy: String,
+    missing: Vec<String>,
+    cloud: String,
 }
 
 /// The bindings of the cluster.
@@ -103,8 +125,7 @@ struct Known {
     /// The number of the newest attempt to load the binding. Results of older attempts are dropped.
     serial: u64,
     loading: bool,
-    problem: Option<String>,
-    again: Option<Instant>,
+    problem: Option<Problem>,
     /// The loaded policies, as the status shows them.
     running: Value,
     made_of: MadeOf,
@@ -188,7 +209,6 @@ impl Bindings {
                     serial: 0,
                     loading: false,
                     problem: None,
-                    again: None,
                     running: Value::Null,
                     made_of: MadeOf::default(),
                     written: None,
@@ -199,8 +219,8 @@ impl Bindings {
         }
     }
 
-    /// Reloads the bindings whose policy files were replaced or whose connection has changed, and those whose earlier load was stopped and is
-    /// due again.
+    /// Reloads the bindings whose policy files were replaced or whose connection has changed, and those whose
+    /// earlier load failed and is due again.
     pub(crate) fn reload_changed(&mut self) {
         let now = Instant::now();
         let changed: Vec<String> = self
@@ -208,7 +228,8 @@ impl Bindings {
             .iter()
             .filter(|(_, known)| !known.loading)
             .filter(|(_, known)| {
-                known.again.is_some_and(|again| again <= now)
+                let again = known.problem.as_ref().and_then(|problem| problem.again);
+                again.is_some_and(|again| again <= now)
                     || known.made_of != made_of(&self.policies, &self.clouds, &known.object)
             })
             .map(|(name, _)| name.clone())
@@ -235,14 +256,12 @@ impl Bindings {
         self.busy.insert(name.clone());
         let (cluster, selection) = (self.cluster.clone(), self.selection.clone());
         tokio::spawn(async move {
+            prepare(&clouds, &selection, &object).await;
             let loading = tokio::task::spawn_blocking(move || load_guarded(&policies, &clouds, &object));
             let result = match loading.await {
                 Ok(Ok(ready)) => fits_the_cluster(&cluster, &selection, ready).await,
                 Ok(Err(problem)) => Err(problem),
-                Err(e) => Err(Problem {
-                    words: format!("loading was stopped: {e}"),
-                    again: None,
-                }),
+                Err(e) => Err(Problem::new(format!("loading was stopped: {e}"))),
             };
             let loaded = Loaded { name, serial, result };
             let _ = sender.send(News::Loaded(Box::new(loaded))).await;
@@ -260,13 +279,14 @@ impl Bindings {
         known.loading = false;
         match loaded.result {
             Ok(ready) => {
-                (known.problem, known.again) = (None, None);
+                known.problem = None;
                 known.running = status::running(&ready);
                 Some(Ok(ready))
             }
             Err(problem) => {
-                (known.problem, known.again) = (Some(problem.words.clone()), problem.again);
-                Some(Err(problem.words))
+                let words = problem.words.clone();
+                known.problem = Some(problem);
+                Some(Err(words))
             }
         }
     }
@@ -275,7 +295,7 @@ impl Bindings {
     pub(crate) fn problems(&self) -> BTreeMap<String, String> {
         self.known
             .iter()
-            .filter_map(|(name, known)| Some((name.clone(), known.problem.clone()?)))
+            .filter_map(|(name, known)| Some((name.clone(), known.problem.as_ref()?.words.clone())))
             .collect()
     }
 
@@ -379,7 +399,7 @@ async fn fits_the_cluster(
     mut ready: Ready,
 ) -> Result<Ready, Problem> {
     if let Some(words) = selection.problem(cluster, &ready.binding.spec).await {
-        return Err(Problem { words, again: None });
+        return Err(Problem::new(words));
     }
     ready.binding.namespaces = selection.namespaces.clone();
     let Binding { spec, catalogue, .. } = &ready.binding;
@@ -397,9 +417,21 @@ async fn fits_the_cluster(
     match wrong {
         None => Ok(ready),
         Some(words) => Err(Problem {
-            words,
-            again: Some(Instant::now() + LOOK_AT_CRD_EVERY),
+            again: Some(Instant::now() + LOOK_AGAIN_EVERY),
+            ..Problem::new(words)
         }),
+    }
+}
+
+/// Looks at what a change of the binding's cloud has to regard.
+async fn prepare(clouds: &Clouds, selection: &Selection, object: &Object) {
+    let cloud = object.at("spec.cloud.name");
+    let cloud = cloud.as_ref().and_then(Value::as_str);
+    if let Some((connections, cloud)) = clouds.connections().zip(cloud)
+        && let Err(failure) = connections.prepare(cloud, selection.namespaces.as_deref()).await
+    {
+        // What is found out too late is not lost: a driver answers `DriverTooNew` to an entry that it cannot find.
+        tracing::warn!(connection = cloud, %failure, "whether entries need its driver cannot be looked at");
     }
 }
 
@@ -410,8 +442,15 @@ fn load_guarded(policies: &Policies, clouds: &Clouds, object: &Object) -> Result
     loaded
         .unwrap_or_else(|_| bail!("loading failed; this is a bug of Polity"))
         .map_err(|e| Problem {
-            words: format!("{e:#}"),
-            again: e.downcast_ref::<Later>().map(|later| later.at),
+            reason: match e.is::<Incompatible>() {
+                true => "Incompatible",
+                false => "CannotLoad",
+            },
+            again: match e.downcast_ref::<Later>() {
+                Some(later) => Some(later.at),
+                None => e.is::<StampInUse>().then(|| Instant::now() + LOOK_AGAIN_EVERY),
+            },
+            ..Problem::new(format!("{e:#}"))
         })
 }
 
@@ -496,6 +535,19 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
     }
     if !wrong.is_empty() {
         bail!("{}", wrong.join("; "));
+    }
+    if let Some(cloud) = &spec.cloud {
+        for manifest in manifests {
+            let missing: Vec<String> = catalogue.missing(&manifest.needs).map(str::to_owned).collect();
+            if !missing.is_empty() {
+                let (policy, cloud) = (manifest.name.clone(), cloud.name.clone());
+                bail!(Incompatible {
+                    policy,
+                    missing,
+                    cloud
+                });
+            }
+        }
     }
     let binding = Binding {
         name: object.name().to_owned(),

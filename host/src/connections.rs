@@ -1,10 +1,11 @@
 //! CloudConnections: from an object of the cluster to a cloud that is reached through a driver, and back to its
 //! status.
 
+mod in_use;
 mod spec;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::policies::{Policies, Stamp};
+pub(crate) use in_use::StampInUse;
 use spec::{ConnectionSpec, Key};
 use status::Used;
 
@@ -55,8 +57,21 @@ struct Known {
     open: Option<Open>,
     /// Why it is not open.
     problem: Option<String>,
+    /// The stamps of entries that the next driver must find.
+    in_use: BTreeSet<u32>,
     /// The status that was written last, and when.
     written: Option<(Instant, Value)>,
+}
+
+impl Known {
+    /// Checks that a driver finds what the one whose place it takes created.
+    fn finds_what_is_there(&self, next: &Open) -> Result<(), StampInUse> {
+        let Some(open) = &self.open else {
+            return Ok(());
+        };
+        let (finds, next) = (&open.cloud.catalogue().finds, &next.cloud.catalogue().finds);
+        StampInUse::check(finds, next, &self.in_use)
+    }
 }
 
 /// A connection that a binding uses.
@@ -103,6 +118,7 @@ impl Connections {
             object: None,
             open: None,
             problem: None,
+            in_use: BTreeSet::new(),
             written: None,
         });
         known.spec = spec.clone();
@@ -184,6 +200,26 @@ impl Connections {
         self.known().contains_key(name)
     }
 
+    /// Looks, before a driver takes the place of another, at which stamps entries have.
+    ///
+    /// # Errors
+    /// The objects cannot be read.
+    pub(crate) async fn prepare(&self, name: &str, namespaces: Option<&[String]>) -> Result<(), Failure> {
+        let stamp = self.stamp(name);
+        let is_swapped = |known: &Known| {
+            let open = known.open.as_ref();
+            open.is_some_and(|open| Some(&open.made_of) != stamp.as_ref())
+        };
+        if !self.known().get(name).is_some_and(is_swapped) {
+            return Ok(());
+        }
+        let in_use = in_use::stamps(&self.cluster, name, namespaces).await?;
+        if let Some(known) = self.known().get_mut(name) {
+            known.in_use = in_use;
+        }
+        Ok(())
+    }
+
     /// Opens a connection, if it is not open as it stands.
     ///
     /// # Errors
@@ -193,17 +229,20 @@ impl Connections {
         let made_of = self
             .stamp(name)
             .ok_or_else(|| anyhow!("there is no {KIND} {name:?}"))?;
-        if let Some(open) = self.known().get(name).and_then(|known| known.open.as_ref())
+        if let Some(known) = self.known().get_mut(name)
+            && let Some(open) = &known.open
             && open.made_of == made_of
         {
+            known.problem = None;
             return Ok(open.cloud.clone());
         }
-        let opened = self.opened(name, made_of).with_context(at);
+        let opened = self.opened(name, made_of);
         let mut known = self.known();
         let known = known
             .get_mut(name)
             .ok_or_else(|| anyhow!("{KIND} {name} is gone"))?;
-        match opened {
+        let opened = opened.and_then(|open| known.finds_what_is_there(&open).map(|()| open));
+        match opened.with_context(at) {
             Ok(open) => {
                 let cloud = open.cloud.clone();
                 (known.open, known.problem) = (Some(open), None);

@@ -47,6 +47,18 @@ pub fn hostile_driver() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_DRIVER"))
 }
 
+/// The same, with this digit as the stamp of what it creates.
+///
+/// # Panics
+/// If the compiled driver does not hold the mark.
+pub fn hostile_driver_with_stamp(digit: u8) -> Vec<u8> {
+    let mark = b"this-is-the-stamp-of-the-driver";
+    let mut bytes = hostile_driver().to_vec();
+    let at = bytes.windows(mark.len()).position(|found| found == mark);
+    bytes[at.expect("the compiled driver holds the mark") + mark.len() - 1] = digit;
+    bytes
+}
+
 /// A retry policy that misbehaves as its configuration says; see `tests/hostile/retry`.
 pub fn hostile_retry() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_RETRY"))

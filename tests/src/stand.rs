@@ -41,6 +41,7 @@ impl Stand {
         let policies = tempfile::tempdir().expect("a folder");
         let mut site = Site::new(1, None);
         site.load_from(policies.path());
+        site.connect();
         let stand = Stand {
             host: site.start(),
             site,
@@ -50,6 +51,7 @@ impl Stand {
         stand.put("hostile.wasm", guests::hostile());
         stand.put("hostile-identity.wasm", guests::hostile_identity());
         stand.put("hostile-retry.wasm", guests::hostile_retry());
+        stand.put("hostile-driver.wasm", guests::hostile_driver());
         stand
             .site
             .apply(&Manifests {

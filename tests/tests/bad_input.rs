@@ -4,6 +4,7 @@
 mod bindings;
 mod bombs;
 mod cluster;
+mod connections;
 mod deny_list;
 mod misbehaviour;
 mod names;

@@ -107,6 +107,7 @@ async fn a_machine_is_never_made_with_other_credentials_than_those_of_its_class(
             "credentialsSecretRef:\n    name: cloud-credentials",
             "credentialsSecretRef:\n    name: later",
         ),
+        ("medium: 1m", "medium: 1s"),
     ];
     let mut host = Process::begin("aws-machines", &changes).await;
     let denied = |machine: &Value| condition(machine, "CredentialsFound")["status"] == "False";

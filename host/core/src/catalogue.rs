@@ -1,13 +1,13 @@
 //! The catalogue of a cloud: its operations by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::PendingEntry;
-use crate::contract::{Code, Failure};
+use crate::contract::{Code, Failure, Need};
 use crate::time::as_millis;
 
 /// A create must be sent within this time after its pending entry was written. Later it is not sent any more. The
@@ -151,6 +151,10 @@ pub struct Catalogue {
     pub finds: Vec<u32>,
     /// The operations by name, such as `vm.clone`.
     pub operations: BTreeMap<String, Operation>,
+    /// The operations that its services need not have, and that it lacks: a policy that needs one is loaded all the
+    /// same, and is answered [`Code::Unimplemented`](crate::contract::Code::Unimplemented).
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub lacks: BTreeSet<String>,
     /// The credential plans; `None` if the cloud has no sessions of its own.
     pub credential: Option<Credential>,
 }
@@ -159,6 +163,16 @@ impl Catalogue {
     /// The service of an operation; empty for an unknown operation.
     pub fn service(&self, operation: &str) -> &str {
         self.operations.get(operation).map_or("", |there| &there.service)
+    }
+
+    /// The operations that are needed by name and that this cloud would have to have, but has not.
+    pub fn missing<'a>(&'a self, needs: &'a [Need]) -> impl Iterator<Item = &'a str> {
+        needs.iter().filter_map(|need| match need {
+            Need::Cloud(name) if name.ends_with('*') => None,
+            Need::Cloud(name) if self.operations.contains_key(name) || self.lacks.contains(name) => None,
+            Need::Cloud(name) => Some(name.as_str()),
+            _ => None,
+        })
     }
 
     /// Whether this cloud can find the outcome of a create.

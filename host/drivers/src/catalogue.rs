@@ -1,6 +1,6 @@
 //! What a driver performs, as a catalogue: operations are defined by the host, a driver says which it has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use polity_clouds::catalogue::{LONGEST, Named, credential_plan, machine, router, task, vm};
@@ -57,7 +57,7 @@ pub(crate) fn manifest(text: &str) -> Result<Manifest, ManifestError> {
 
 /// The operations of a driver, with the times that it says.
 pub(crate) fn catalogue(manifest: &Manifest) -> Result<Catalogue, ManifestError> {
-    let mut operations = BTreeMap::new();
+    let (mut operations, mut lacks) = (BTreeMap::new(), BTreeSet::new());
     for implements in &manifest.implements {
         let service = &implements.service;
         let mut all: BTreeMap<&str, _> = known(service)
@@ -77,6 +77,8 @@ pub(crate) fn catalogue(manifest: &Manifest) -> Result<Catalogue, ManifestError>
             }
             operations.insert(name.clone(), operation);
         }
+        let optional = all.into_keys().filter(|name| machine::OPTIONAL.contains(name));
+        lacks.extend(optional.map(str::to_owned));
     }
     let has_plans = matches!(
         manifest.login,
@@ -86,6 +88,7 @@ pub(crate) fn catalogue(manifest: &Manifest) -> Result<Catalogue, ManifestError>
         stamp: manifest.stamp,
         finds: manifest.stamps.clone(),
         operations,
+        lacks,
         credential: has_plans.then(credential_plan),
     })
 }
@@ -104,6 +107,7 @@ fn known(service: &str) -> Option<Vec<Named>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use polity_core::contract::Need;
     use polity_core::contract::driver::Implements;
 
     fn implementing(service: Implements) -> Result<Catalogue, ManifestError> {
@@ -117,6 +121,22 @@ mod tests {
         let catalogue = implementing(machine).expect("it is complete");
         let names: Vec<&String> = catalogue.operations.keys().collect();
         assert_eq!(names, ["machine.create", "machine.status"]);
+        let lacks: Vec<&String> = catalogue.lacks.iter().collect();
+        assert_eq!(lacks, ["machine.initialize", "machine.list", "machine.volumes"]);
+        let needs = [
+            "machine.*",
+            "machine.status",
+            "machine.list",
+            "machine.delete",
+            "vm.clone",
+        ];
+        let needs = needs.map(|name| Need::Cloud(name.to_owned()));
+        let missing: Vec<&str> = catalogue.missing(&needs).collect();
+        assert_eq!(
+            missing,
+            ["machine.delete", "vm.clone"],
+            "these it would have to have"
+        );
         let create = &catalogue.operations["machine.create"];
         assert_eq!(create.visible_within, Duration::from_secs(315));
     }

@@ -83,7 +83,7 @@ fn last_fault(last: &LastFault) -> Value {
 fn conditions(known: &Known, health: &Health) -> Vec<Condition> {
     let loaded = match &known.problem {
         None => is("Loaded", "Loaded", "all policies are loaded"),
-        Some(problem) => is_not("Loaded", "CannotLoad", problem),
+        Some(problem) => is_not("Loaded", problem.reason, &problem.words),
     };
     let no_fault = "no policy has broken its contract since it was loaded";
     let healthy = match &health.last_fault {

@@ -62,7 +62,7 @@ impl Words for Case {
             .verdict(Verdict::Denied)
             .next(match code {
                 Code::Unavailable => Next::failed(RetryClass::Short, Failure::new(code, message)),
-                _ => Next::Settled(Some(600_000)),
+                _ => Next::failed(RetryClass::Medium, Failure::new(code, message)),
             })
     }
 }

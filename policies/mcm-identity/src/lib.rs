@@ -67,10 +67,11 @@ pub async fn judge(cx: Cx) -> Result<Judgement, Failure> {
             if conditions.announce(cx.now(), FOUND, status, "NoCredentials", &failure.message) {
                 cx.event(EventType::Warning, "NoCredentials", &failure.message);
             }
-            Judgement::denied(match is_for_a_person(failure.code) {
-                true => Next::settled_for(cx.config().resync),
-                false => Next::failed(RetryClass::Short, failure),
-            })
+            let class = match is_for_a_person(failure.code) {
+                true => RetryClass::Medium,
+                false => RetryClass::Short,
+            };
+            Judgement::denied(Next::failed(class, failure))
         }
     })
 }
@@ -116,7 +117,7 @@ async fn link(cx: &Cx, class: &MachineClass, secret: &SecretRef) -> Result<Secre
     })
 }
 
-/// Whether only a change of the class or of the Secret helps. The change begins a pass.
+/// Whether only a change of the class or of the Secret helps. That of the class begins a pass; a Secret is looked at again.
 fn is_for_a_person(code: Code) -> bool {
     matches!(
         code,

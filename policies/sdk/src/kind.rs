@@ -30,10 +30,10 @@ pub trait Kind: Clone + PartialEq + Serialize + DeserializeOwned + 'static {
     /// The object's metadata.
     fn metadata(&self) -> &Metadata;
 
-    /// `status.conditions`, in which the SDK reports how passes end. A pass that fails sets the condition
-    /// [`RECONCILED`](crate::RECONCILED) to False and adds an Event. The next pass that does not fail sets it
-    /// to True. The manifest must declare the condition among the policy's writes. If a kind returns `None`,
-    /// its policy reports failures itself.
+    /// `status.conditions`, in which the SDK reports how passes of a lifecycle policy end. A pass that fails sets
+    /// the condition [`RECONCILED`](crate::RECONCILED) to False and adds an Event. The next pass that does not
+    /// fail sets it to True. The manifest must declare the condition among the policy's writes. If a kind returns
+    /// `None`, its policy reports failures itself; so does an identity policy.
     fn conditions_mut(&mut self) -> Option<&mut Conditions> {
         None
     }

@@ -23,7 +23,10 @@ where
     C: DeserializeOwned,
     F: Future<Output = Result<Next, Failure>>,
 {
-    match run(pass, policy, failure_of) {
+    let report = |state: &PassState<T, C>, end: Result<&Next, &Failure>| {
+        report::end_of_pass(state, end.map_or_else(Some, failure_of));
+    };
+    match run(pass, policy, report) {
         Outcome::Pending(requests) => Step::Pending(requests),
         Outcome::Absent => Step::Concluded(empty(Next::settled())),
         Outcome::Undecodable(failure) => Step::Concluded(empty(Next::failed(RetryClass::Long, failure))),
@@ -41,19 +44,20 @@ where
     C: DeserializeOwned,
     F: Future<Output = Result<Judgement, Failure>>,
 {
-    let (judgement, mut conclusion) =
-        match run(pass, policy, |judgement: &Judgement| failure_of(&judgement.next)) {
-            Outcome::Pending(requests) => return IdentityStep::Pending(requests),
-            Outcome::Absent => (Judgement::denied(Next::settled()), empty(Next::settled())),
-            Outcome::Undecodable(failure) => (
-                Judgement::denied(Next::failed(RetryClass::Long, failure)),
-                empty(Next::settled()),
-            ),
-            Outcome::Ready(end, conclusion) => {
-                let denied = |failure| Judgement::denied(Next::failed(RetryClass::Short, failure));
-                (end.unwrap_or_else(denied), conclusion)
-            }
-        };
+    // The object's condition is that of its lifecycle policy.
+    let unreported = |_: &PassState<T, C>, _: Result<&Judgement, &Failure>| ();
+    let (judgement, mut conclusion) = match run(pass, policy, unreported) {
+        Outcome::Pending(requests) => return IdentityStep::Pending(requests),
+        Outcome::Absent => (Judgement::denied(Next::settled()), empty(Next::settled())),
+        Outcome::Undecodable(failure) => (
+            Judgement::denied(Next::failed(RetryClass::Long, failure)),
+            empty(Next::settled()),
+        ),
+        Outcome::Ready(end, conclusion) => {
+            let denied = |failure| Judgement::denied(Next::failed(RetryClass::Short, failure));
+            (end.unwrap_or_else(denied), conclusion)
+        }
+    };
     conclusion.next = judgement.next;
     let verdict = match judgement.verdict {
         Verdict::Granted(handle) => identity::Verdict::Granted(handle),
@@ -99,11 +103,11 @@ enum Outcome<R> {
     Ready(Result<R, Failure>, Conclusion),
 }
 
-/// Runs a step: decodes, polls the future once, and collects.
+/// Runs a step: decodes, polls the future once, reports the end of the pass, and collects.
 fn run<T, C, F, R>(
     pass: Pass,
     policy: impl FnOnce(Context<T, C>) -> F,
-    failure_of: fn(&R) -> Option<&Failure>,
+    report: impl FnOnce(&PassState<T, C>, Result<&R, &Failure>),
 ) -> Outcome<R>
 where
     T: Kind,
@@ -161,8 +165,7 @@ where
     let outcome = match polled {
         Poll::Pending => Outcome::Pending(journal.requests()),
         Poll::Ready(end) => {
-            let failure = end.as_ref().map_or_else(Some, failure_of);
-            report::end_of_pass(&state, failure);
+            report(&state, end.as_ref());
             let edited = state.edited.borrow();
             let patch = match (&state.object, &*edited, &pass.object) {
                 (Some(before), Some(after), Some(stored)) => patch::between(before, after, stored),

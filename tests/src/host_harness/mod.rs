@@ -32,6 +32,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use polity::clock::Clock;
 use polity::clouds::Clouds;
 use polity::config::Config;
+use polity::connections::Connections;
 use polity::engine::Handle;
 use polity::host;
 use polity::install::Target;
@@ -176,6 +177,17 @@ impl Site {
     /// Hosts started from now on load policies from this folder, by a sandbox of their own.
     pub fn load_with(&mut self, sandbox: Arc<Sandbox>, folder: &Path) {
         self.policies = Arc::new(Policies::new(sandbox, folder, false, Box::new(|_| {})));
+    }
+
+    /// Hosts started from now on reach clouds through the connections of the cluster, too. To be called
+    /// once it is said where policies and drivers are loaded from.
+    pub fn connect(&mut self) {
+        let secrets = Arc::new(ClusterSecrets::new(self.cluster.clone()));
+        let (cluster, policies, clock) = (self.cluster.clone(), self.policies.clone(), self.clock.clone());
+        let connections = Connections::new(cluster, policies, clock, secrets, 1, Vec::new());
+        let connections = Arc::new(connections);
+        connections.follow();
+        self.clouds = Arc::new((*self.clouds).clone().with_connections(connections));
     }
 
     /// Hosts started from now on record every pass into this folder.

@@ -20,6 +20,11 @@ pub const LIST: &str = "machine.list";
 /// The cloud's ids of volumes.
 pub const VOLUMES: &str = "machine.volumes";
 
+/// The operations that a driver may leave out.
+///
+/// Source: the drivers of Gardener's machine-controller-manager, which answer `Unimplemented` to them.
+pub const OPTIONAL: [&str; 4] = [STATUS, INITIALIZE, LIST, VOLUMES];
+
 /// The name of the service, with its major version.
 const SERVICE: &str = "machine@1";
 

@@ -66,6 +66,16 @@ pub struct Wish {
     pub seals: Option<String>,
 }
 
+/// Whose last byte is the stamp. A test writes another one into the component.
+static STAMP: [u8; 31] = *b"this-is-the-stamp-of-the-driver";
+
+/// The stamp of what it creates: 1 as it is compiled, or a digit in the place of the last letter.
+fn stamp() -> u32 {
+    char::from(std::hint::black_box(&STAMP)[30])
+        .to_digit(10)
+        .unwrap_or(1)
+}
+
 /// What it says of itself.
 pub fn manifest() -> Manifest {
     let operations = ["machine.create", "machine.status", "machine.delete"];
@@ -75,11 +85,16 @@ pub fn manifest() -> Manifest {
         dynamic: Some(9),
         ..Endpoint::default()
     };
-    Manifest::new("hostile", env!("CARGO_PKG_VERSION"), Login::Bearer)
+    let manifest = Manifest::new("hostile", env!("CARGO_PKG_VERSION"), Login::Bearer)
         .config::<Config>()
         .endpoint("api", Endpoint::default())
         .endpoint("appliance", appliance)
-        .implements(machines)
+        .implements(machines);
+    Manifest {
+        stamp: stamp(),
+        stamps: vec![stamp()],
+        ..manifest
+    }
 }
 
 /// One step.

@@ -1,0 +1,84 @@
+//! Connections whose driver does not fit.
+
+use polity_tests::guests;
+use polity_tests::host_harness::mcm;
+use polity_tests::stand::{Stand, condition_of, machines, reference};
+use serde_json::{Value, json};
+
+/// Reaches a cloud through the misbehaving driver, which has `machine.*` and nothing else.
+fn connection() -> Value {
+    json!({
+        "apiVersion": "polity.dev/v1alpha1", "kind": "CloudConnection", "metadata": {"name": "away"},
+        "spec": {
+            "driver": {"file": "hostile-driver.wasm", "configuration": {"steps": []}},
+            "endpoints": {"api": "http://127.0.0.1:9"},
+            "credentials": {"namespace": "default", "name": "none"},
+        },
+    })
+}
+
+/// Governs Machines of Gardener through it.
+fn gardened() -> Value {
+    let mut binding = mcm::machines(json!({}));
+    binding["metadata"]["name"] = json!("gardened");
+    binding["spec"]["cloud"] = json!({"name": "away"});
+    binding["spec"]["policies"] = json!({"lifecycle": {"file": "mcm-machine.wasm"}});
+    binding
+}
+
+/// A host with the connection and this binding.
+async fn gardening() -> Stand {
+    let stand = Stand::with(vec![machines()]).await;
+    let policy = std::fs::read(guests::folder().join("mcm_machine.wasm"));
+    stand.put("mcm-machine.wasm", &policy.expect("it is compiled"));
+    for crd in mcm_machine::manifest().crds() {
+        stand.apply(crd).await;
+    }
+    stand.apply(&connection()).await;
+    stand.apply(&gardened()).await;
+    loaded(&stand, "gardened", "True", "Loaded").await;
+    stand
+}
+
+async fn loaded(stand: &Stand, binding: &str, status: &str, reason: &str) -> String {
+    let what = reference("polity.dev/v1alpha1", "PolicyBinding", None, binding);
+    stand
+        .until(&format!("{binding} is {reason}"), async || {
+            let binding = stand.get(&what).await;
+            let loaded = condition_of(&binding, "Loaded")?;
+            let message = loaded["message"].as_str().unwrap_or_default().to_owned();
+            (loaded["status"] == status && loaded["reason"] == reason).then_some(message)
+        })
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_is_not_loaded_if_a_driver_lacks_what_it_needs_but_for_what_drivers_may_leave_out() {
+    let stand = gardening().await;
+    let mut binding = machines();
+    binding["spec"]["cloud"] = json!({"name": "away"});
+    stand.apply(&binding).await;
+    let message = loaded(&stand, "machines", "False", "Incompatible").await;
+    assert_eq!(message, "spec.cloud: capv-machine needs vm.find");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_waits_while_it_would_not_find_what_the_one_before_it_created() {
+    let stand = gardening().await;
+    let name = reference(mcm::MCM, "Machine", Some("default"), "doubtful");
+    stand.apply(&mcm::machine("doubtful")).await;
+    let entry = json!({
+        "operation": "machine.create", "service": "machine@1", "intent": "doubtful", "key": "k-1", "stamp": 1,
+        "place": ["elsewhere"], "principal": "somebody", "since": "2026-01-01T00:00:00Z",
+    });
+    stand.write_status(&name, &json!({"pending": [entry]})).await;
+    stand.put("hostile-driver.wasm", &guests::hostile_driver_with_stamp(b'2'));
+    let message = loaded(&stand, "gardened", "False", "CannotLoad").await;
+    assert_eq!(
+        message,
+        "spec.cloud: CloudConnection away: spec.driver: it does not find stamp 1, which entries in status.pending have: the \
+         driver before it goes on until they are gone"
+    );
+    stand.write_status(&name, &json!({"pending": null})).await;
+    loaded(&stand, "gardened", "True", "Loaded").await;
+}
