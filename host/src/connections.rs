@@ -241,7 +241,10 @@ impl Connections {
         let known = known
             .get_mut(name)
             .ok_or_else(|| anyhow!("{KIND} {name} is gone"))?;
-        let opened = opened.and_then(|open| known.finds_what_is_there(&open).map(|()| open));
+        let opened = opened.and_then(|open| {
+            known.finds_what_is_there(&open)?;
+            Ok(open)
+        });
         match opened.with_context(at) {
             Ok(open) => {
                 let cloud = open.cloud.clone();

@@ -11,6 +11,8 @@ use crate::private;
 
 /// The database file of the embedded API.
 pub(crate) const OBJECTS: &str = "objects.redb";
+/// The file with the name under which processes hold the lease that is among the objects.
+pub(crate) const HOLDER: &str = "holder";
 /// The prefix of the files in which clouds keep their state.
 const CLOUD: &str = "cloud-";
 
@@ -94,6 +96,6 @@ fn is_own(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
     matches!(
         name,
-        "lock" | OBJECTS | "time" | "scenario" | "applied" | "recordings"
+        "lock" | OBJECTS | HOLDER | "time" | "scenario" | "applied" | "recordings"
     ) || name.starts_with(CLOUD)
 }

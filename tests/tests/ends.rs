@@ -185,6 +185,36 @@ async fn what_takes_longer_than_its_grace_is_cut_recorded_and_settled_by_the_nex
     assert!(!shown(&next).contains("holds it"), "{}", shown(&next));
 }
 
+#[tokio::test]
+async fn a_host_that_is_killed_keeps_the_next_one_in_its_folder_from_nothing() {
+    let place = Place::new(&scenario(1, "4s"));
+    let arguments = [
+        "run",
+        "given",
+        "--data",
+        "data",
+        "--listen",
+        "0",
+        "--write-kubeconfig",
+        "config",
+    ];
+    let mut host = place.start(&arguments);
+    let mut says = BufReader::new(host.stderr.take().expect("its words"));
+    until(&mut says, "is loaded");
+    until_held(&place.at("config")).await;
+    tell(&host, Signal::KILL);
+    assert_eq!(end(host, says).0, None, "it was killed");
+
+    place.give("scenario.yaml", &scenario(100, "10ms"));
+    let next = place.polity(&["run", "given", "--data", "data", "--until-settled"]);
+    assert!(next.status.success(), "{}", shown(&next));
+    assert!(
+        !shown(&next).contains("holds it"),
+        "the dead one does not: {}",
+        shown(&next)
+    );
+}
+
 #[test]
 fn signals_stop_it_before_it_began_as_well_and_a_hangup_is_one() {
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {

@@ -284,7 +284,7 @@ async fn until_it_works(host: &mut Process) {
 }
 
 #[tokio::test]
-#[ignore = "each kill takes half a minute, most of it until the lease of the killed host has ended"]
+#[ignore = "it takes minutes: twenty kills, each at a moment by chance"]
 async fn twenty_kills_at_any_moment_leave_one_server_for_each_router_and_nothing_in_the_end() {
     let cloud = match OpenStack::start() {
         Ok(cloud) => cloud,

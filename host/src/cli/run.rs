@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use polity_clouds::Millis;
 use polity_cluster::Cluster;
@@ -23,7 +23,7 @@ use crate::clock::{Clock, Speed};
 use crate::clouds::Clouds;
 use crate::config::Config;
 use crate::connections::Connections;
-use crate::data::Data;
+use crate::data::{Data, HOLDER};
 use crate::host::{self, Host};
 use crate::install::Target;
 use crate::live::LiveTable;
@@ -362,7 +362,10 @@ impl Run {
         let traces = self.otlp_endpoint.as_deref().map(|to| Traces::to(to, format));
         let (traces, export) = traces.transpose()?.unzip();
         let host = Host::start(Config {
-            identity: identity(),
+            identity: match &kept {
+                Some(kept) => holder(kept)?,
+                None => identity(),
+            },
             clock: clock.clone(),
             cluster: cluster.clone(),
             clouds: clouds.clone(),
@@ -550,6 +553,19 @@ pub(super) fn unpredictable() -> u64 {
     let mut random = [0; 8];
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     u64::from_ne_bytes(random)
+}
+
+/// The name of a host whose objects are in its data folder. One process has the folder at a time, so a lease of this name is that
+/// of a process that is dead, and the next one goes on at once.
+fn holder(data: &Data) -> Result<String> {
+    let file = || format!("cannot keep {HOLDER} in {}", data.path().display());
+    let known = data.read(HOLDER).with_context(file)?;
+    if let Some(known) = known.filter(|name| !name.trim().is_empty()) {
+        return Ok(known);
+    }
+    let new = identity();
+    data.replace(HOLDER, &new).with_context(file)?;
+    Ok(new)
 }
 
 /// A name that no other process has: two processes on one machine must not share a lease.

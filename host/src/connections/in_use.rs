@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 
 use polity_cluster::Cluster;
 use polity_core::binding::BindingSpec;
-use polity_core::call::{ListQuery, Question};
-use polity_core::contract::Failure;
+use polity_core::contract::{Failure, ListQuery, Question};
 use serde_json::Value;
 
 use crate::bindings::standing;

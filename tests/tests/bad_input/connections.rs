@@ -31,7 +31,7 @@ async fn gardening() -> Stand {
     let stand = Stand::with(vec![machines()]).await;
     let policy = std::fs::read(guests::folder().join("mcm_machine.wasm"));
     stand.put("mcm-machine.wasm", &policy.expect("it is compiled"));
-    for crd in mcm_machine::manifest().crds() {
+    for crd in guests::load("mcm_machine").manifest().crds() {
         stand.apply(crd).await;
     }
     stand.apply(&connection()).await;
@@ -59,7 +59,11 @@ async fn a_policy_is_not_loaded_if_a_driver_lacks_what_it_needs_but_for_what_dri
     binding["spec"]["cloud"] = json!({"name": "away"});
     stand.apply(&binding).await;
     let message = loaded(&stand, "machines", "False", "Incompatible").await;
-    assert_eq!(message, "spec.cloud: capv-machine needs vm.find");
+    assert_eq!(
+        message,
+        "spec.cloud: capv-machine needs task.get, vm.find, vm.get, vm.metadata, vm.nics, vm.power, vm.clone, vm.reconfigure, \
+         vm.power-on, vm.power-off, vm.destroy, which the cloud away does not have"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,7 +73,7 @@ async fn a_driver_waits_while_it_would_not_find_what_the_one_before_it_created()
     stand.apply(&mcm::machine("doubtful")).await;
     let entry = json!({
         "operation": "machine.create", "service": "machine@1", "intent": "doubtful", "key": "k-1", "stamp": 1,
-        "place": ["elsewhere"], "principal": "somebody", "since": "2026-01-01T00:00:00Z",
+        "place": ["elsewhere"], "principal": "somebody", "since": 1_767_225_600_000_u64,
     });
     stand.write_status(&name, &json!({"pending": [entry]})).await;
     stand.put("hostile-driver.wasm", &guests::hostile_driver_with_stamp(b'2'));

@@ -338,7 +338,7 @@ async fn what_is_sealed_is_of_the_own_namespace_and_granted() {
         .remove(0);
     let minted = minted.expect("a token");
     let foreign = wish(&stand, "impostor", json!([create("b", minted)])).await;
-    assert_eq!(codes(&foreign), [Some(Code::NotFound)]);
+    assert_eq!(codes(&foreign), [Some(Code::FailedPrecondition)]);
     assert!(stand.site.vms().is_empty(), "the cloud was told nothing");
     let own = wish(&stand, "honest", json!([create("c", sealed("mine"))])).await;
     assert_eq!(codes(&own), [None]);

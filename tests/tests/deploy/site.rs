@@ -57,7 +57,7 @@ spec:
   governs: {apiVersion: capv.polity.dev/v1alpha1, kind: Machine}
   policies:
     lifecycle: {file: capv_machine.wasm, configuration: {requeuePeriod: 1s, failureBackoff: 1s}}
-  cloud: {name: sim}
+  cloud: {name: sim, configuration: {tasks: {clone: {min: 3s, max: 3s}}}}
   grants: [{cloud: ['vm.*', task.get]}]
 ";
 

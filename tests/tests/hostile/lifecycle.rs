@@ -526,7 +526,7 @@ fn secrets() -> Vec<Row> {
                 clone(r#","userData":{"$secret":{"name":"minted:x","key":"k"}}"#),
                 Some("m"),
             )),
-            Expect::Refused(&[Code::NotFound]),
+            Expect::Refused(&[Code::FailedPrecondition]),
         ),
         row(
             "a Secret in a question",
