@@ -18,7 +18,7 @@ use polity_core::binding::API_VERSION;
 use polity_core::call::{Scope, Session, WatchEvent};
 use polity_core::contract::{Code, Failure, Kind};
 use polity_core::object::Object;
-use polity_drivers::{Connection, Credentials, CurrentTransport, DriverCloud};
+use polity_drivers::{Connection, Credentials, CurrentTransport, DriverCloud, Keeps};
 use polity_http::login::Values;
 use polity_http::{Pace, Tls, Transport};
 use serde_json::Value;
@@ -46,6 +46,8 @@ pub struct Connections {
     /// The addresses of the API server: no response of a cloud leads there.
     never: Vec<IpAddr>,
     pace: Arc<Pace>,
+    /// Takes what drivers exchange.
+    keeps: Option<Arc<dyn Keeps>>,
     known: Mutex<BTreeMap<String, Known>>,
 }
 
@@ -102,8 +104,15 @@ impl Connections {
             secrets,
             seed,
             pace: Arc::default(),
+            keeps: None,
             known: Mutex::default(),
         }
+    }
+
+    /// What drivers exchange is kept.
+    pub fn kept_by(mut self, keeps: Arc<dyn Keeps>) -> Self {
+        self.keeps = Some(keeps);
+        self
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
@@ -294,6 +303,7 @@ impl Connections {
             rates: parsed.rates(),
             networks: parsed.networks()?,
             never: self.never.clone(),
+            keeps: self.keeps.clone(),
         };
         let (pace, clock) = (self.pace.clone(), self.clock.clone());
         let cloud = DriverCloud::new(Arc::new(driver), connection, pace, clock.clone())?;

@@ -5,10 +5,12 @@
 //! DIR/policies/<sha256>.wasm    the policy's bytes
 //! DIR/passes/<number>.jsonl     a segment: a header line, then passes in the order in which they ended
 //! DIR/passes/<number>.jsonl.gz  a segment that is full, compressed
+//! DIR/exchanges/                what drivers exchanged with clouds, in segments too; always a ring
 //! ```
 //!
 //! A ring keeps only the newest segments; a full recording keeps all.
 
+mod exchanges;
 mod segments;
 
 use std::collections::BTreeMap;
@@ -22,9 +24,12 @@ use cap_std::fs::Dir;
 use polity_core::contract::Manifest;
 use polity_core::contract::wit::PACKAGE;
 use polity_core::record::PassRecord;
+use polity_drivers::Exchanged;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::private;
+pub use exchanges::Exchanges;
 use segments::Segments;
 
 /// The first line of a segment.
@@ -45,7 +50,11 @@ struct Header {
 const FORMAT: u32 = 2;
 
 /// The folders inside a recording's folder.
-const FOLDERS: [&str; 2] = ["policies", "passes"];
+const FOLDERS: [&str; 3] = ["policies", "passes", EXCHANGES];
+/// The folder of what drivers exchanged.
+const EXCHANGES: &str = "exchanges";
+/// The most bytes of the passes that a ring keeps, as they lie on the disk.
+const RING: u64 = 64 << 20;
 
 /// Writes a recording. A pass that cannot be written is lost, and the next pass is tried again. If somebody
 /// deleted the folder, it is created again.
@@ -100,6 +109,11 @@ impl Recorder {
         &self.path
     }
 
+    /// Takes what drivers exchange, into the same folder.
+    pub fn exchanges(&self) -> Exchanges {
+        Exchanges::new(&self.path, &self.header)
+    }
+
     /// Records a policy's manifest and bytes, for `edges` and for replay.
     pub fn policy(&mut self, digest: &str, manifest: &Manifest, bytes: &[u8]) -> Result<()> {
         let kept = Kept {
@@ -142,13 +156,13 @@ struct Open {
 impl Open {
     fn new(path: &Path, header: &str, keep_all: bool) -> Result<Self> {
         let dir = private::folder(path, |name| FOLDERS.contains(&name))?;
-        let [policies, passes] = FOLDERS.map(|folder| {
-            let opened = private::subfolder(&dir, folder);
-            opened.with_context(|| format!("cannot open {}", path.join(folder).display()))
-        });
+        let subfolder = |name: &str| {
+            let opened = private::subfolder(&dir, name);
+            opened.with_context(|| format!("cannot open {}", path.join(name).display()))
+        };
         Ok(Open {
-            policies: policies?,
-            segments: Segments::new(passes?, header, keep_all)?,
+            policies: subfolder("policies")?,
+            segments: Segments::new(subfolder("passes")?, header, (!keep_all).then_some(RING))?,
         })
     }
 
@@ -194,55 +208,21 @@ impl Recording {
 
     /// Hands every pass to `see`, oldest first, and returns how many lines cannot be read. A last line that a
     /// crash cut short does not count.
-    pub fn passes(&self, mut see: impl FnMut(PassRecord)) -> Result<u64> {
+    pub fn passes(&self, see: impl FnMut(PassRecord)) -> Result<u64> {
         let passes = self
             .dir
             .open_dir("passes")
             .context("this folder is not a recording: it has no folder `passes`")?;
-        let mut damaged = 0;
-        for number in segments::numbers(&passes)? {
-            let Some((name, segment)) = segments::open(&passes, number)? else {
-                continue;
-            };
-            let mut lines = segment.split(b'\n');
-            if let Some(Ok(header)) = lines.next() {
-                check_format(&header).with_context(|| format!("cannot read {name}"))?;
-            }
-            // Whether the last line could not be read. It counts as damaged only once another line follows
-            // it.
-            let mut torn = false;
-            for line in lines {
-                damaged += u64::from(torn);
-                let line = match line {
-                    Ok(line) => line,
-                    // Nothing more comes out of a compressed segment that is damaged.
-                    Err(e)
-                        if matches!(
-                            e.kind(),
-                            io::ErrorKind::InvalidData
-                                | io::ErrorKind::UnexpectedEof
-                                | io::ErrorKind::InvalidInput
-                        ) =>
-                    {
-                        tracing::warn!("{name} is damaged: {e}");
-                        damaged += 1;
-                        break;
-                    }
-                    Err(e) => return Err(e).with_context(|| format!("cannot read {name}")),
-                };
-                match serde_json::from_slice(&line) {
-                    Ok(record) => {
-                        torn = false;
-                        see(record);
-                    }
-                    Err(e) => {
-                        torn = true;
-                        tracing::debug!("{name}: {e}");
-                    }
-                }
-            }
+        lines(&passes, see)
+    }
+
+    /// The same of what drivers exchanged with clouds.
+    pub fn exchanges(&self, see: impl FnMut(Exchanged)) -> Result<u64> {
+        match self.dir.open_dir(EXCHANGES) {
+            Ok(exchanges) => lines(&exchanges, see),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(e) => Err(e).with_context(|| format!("cannot open {EXCHANGES}")),
         }
-        Ok(damaged)
     }
 
     /// The manifests of the policies that took part, by digest.
@@ -270,6 +250,54 @@ impl Recording {
         }
         Ok(manifests)
     }
+}
+
+/// Hands every line of the segments in a folder to `see`.
+fn lines<T: DeserializeOwned>(folder: &Dir, mut see: impl FnMut(T)) -> Result<u64> {
+    let mut damaged = 0;
+    for number in segments::numbers(folder)? {
+        let Some((name, segment)) = segments::open(folder, number)? else {
+            continue;
+        };
+        let mut lines = segment.split(b'\n');
+        if let Some(Ok(header)) = lines.next() {
+            check_format(&header).with_context(|| format!("cannot read {name}"))?;
+        }
+        // Whether the last line could not be read. It counts as damaged only once another line follows
+        // it.
+        let mut torn = false;
+        for line in lines {
+            damaged += u64::from(torn);
+            let line = match line {
+                Ok(line) => line,
+                // Nothing more comes out of a compressed segment that is damaged.
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::InvalidData
+                            | io::ErrorKind::UnexpectedEof
+                            | io::ErrorKind::InvalidInput
+                    ) =>
+                {
+                    tracing::warn!("{name} is damaged: {e}");
+                    damaged += 1;
+                    break;
+                }
+                Err(e) => return Err(e).with_context(|| format!("cannot read {name}")),
+            };
+            match serde_json::from_slice(&line) {
+                Ok(record) => {
+                    torn = false;
+                    see(record);
+                }
+                Err(e) => {
+                    torn = true;
+                    tracing::debug!("{name}: {e}");
+                }
+            }
+        }
+    }
+    Ok(damaged)
 }
 
 /// A temporary folder for a recording. When its host has ended, only the newest such folder stays.

@@ -55,6 +55,7 @@ fn cloud(moto: &Moto) -> DriverCloud {
         },
         networks: Vec::new(),
         never: Vec::new(),
+        keeps: None,
     };
     DriverCloud::new(
         Arc::new(driver),

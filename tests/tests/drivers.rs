@@ -10,7 +10,9 @@ use polity::clock::Clock;
 use polity_clouds::{BoxFuture, Cloud, Gateway, SecretRef, SecretResolver, Sessions};
 use polity_core::call::{CloudRequest, Commit, Session};
 use polity_core::contract::{Answer, Code, Effect, Failure};
-use polity_drivers::{Connection, Credentials, CurrentTransport, DriverCloud, Rates};
+use polity_drivers::{
+    Connection, Credentials, CurrentTransport, Difference, DriverCloud, Ended, Exchanged, Keeps, Part, Rates,
+};
 use polity_http::login::Values;
 use polity_http::{Address, Pace, Tls, Transport};
 use polity_sandbox::driver::Driver;
@@ -121,8 +123,23 @@ fn driver() -> Driver {
     sandbox.load_driver(guests::hostile_driver()).expect("it loads")
 }
 
+/// Keeps what is exchanged.
+#[derive(Default)]
+struct Kept(Mutex<Vec<Exchanged>>);
+
+impl Keeps for Kept {
+    fn keep(&self, exchanged: &Exchanged) {
+        self.0.lock().expect("unpoisoned").push(exchanged.clone());
+    }
+}
+
 /// A connection of the driver to this server, which does these steps.
 fn cloud(address: &str, steps: Value, proxy: Option<&str>) -> Gateway<DriverCloud> {
+    kept_cloud(address, steps, proxy, None)
+}
+
+/// The same, of which is kept what is exchanged.
+fn kept_cloud(address: &str, steps: Value, proxy: Option<&str>, kept: Option<Arc<Kept>>) -> Gateway<DriverCloud> {
     let api = Address::read(&format!("http://{address}")).expect("an address");
     let connection = Connection {
         name: "hostile".to_owned(),
@@ -136,6 +153,7 @@ fn cloud(address: &str, steps: Value, proxy: Option<&str>) -> Gateway<DriverClou
         rates: Rates::default(),
         networks: vec!["10.0.0.0/8".parse().expect("a network")],
         never: vec!["10.0.0.1".parse().expect("an address")],
+        keeps: kept.map(|kept| kept as Arc<dyn Keeps>),
     };
     let cloud = DriverCloud::new(
         Arc::new(driver()),
@@ -499,4 +517,86 @@ async fn a_proxy_that_refuses_or_is_away_leaves_nothing_in_doubt() {
         assert!(!failure.message.contains(TOKEN));
     }
     assert_eq!(server.seen(), Vec::<String>::new());
+}
+
+/// What these steps leave behind, of an operation and of a look for what it created.
+async fn left_by(server: &Server, operation: &str, steps: Value) -> Vec<Exchanged> {
+    let kept = Arc::<Kept>::default();
+    let cloud = kept_cloud(&server.address, steps, None, Some(kept.clone()));
+    let _ = come_to(&cloud, operation).await;
+    std::mem::take(&mut *kept.0.lock().expect("unpoisoned"))
+}
+
+#[tokio::test]
+async fn what_fails_or_creates_is_kept_and_a_driver_that_does_the_same_replays_it() {
+    let server = Server::saying(ok(r#"{"id": 7}"#));
+    let create = json!({"send": [{"effect": "create", "method": "POST", "seals": "userData"}]});
+    for (operation, steps, parts) in [
+        ("machine.status", json!([look(), fine()]), vec![]),
+        ("machine.status", json!([look(), "fail"]), vec![(Part::Perform, false)]),
+        ("machine.delete", json!([{"send": [{"effect": "change", "method": "POST"}]}, {"say": "{"}]), vec![(Part::Perform, false)]),
+        (
+            "machine.create",
+            json!([look(), create, fine()]),
+            vec![(Part::Prepare, true), (Part::Commit, true)],
+        ),
+    ] {
+        let left = left_by(&server, operation, steps.clone()).await;
+        let ended = |kept: &Exchanged| (kept.part, !matches!(kept.ended, Ended::Failed(_)));
+        assert_eq!(left.iter().map(ended).collect::<Vec<_>>(), parts, "{steps}");
+        for kept in left {
+            let text = serde_json::to_string(&kept).expect("JSON");
+            assert!(!text.contains(SEALED) && !text.contains(TOKEN), "{text}");
+            let read: Exchanged = serde_json::from_str(&text).expect("JSON");
+            assert_eq!(read, kept);
+            let replayed = read.replay(&driver());
+            match &kept.ended {
+                // What the host itself found wrong is no end of the driver's.
+                Ended::Failed(failure) if failure.code == Code::Internal => assert!(replayed.is_err()),
+                _ => assert_eq!(replayed, Ok(()), "{text}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_create_whose_answer_was_lost_is_replayed_up_to_the_same_request() {
+    // It reads the request and says nothing.
+    let server = Server::start(|_, _| ());
+    let create = json!({"send": [{"effect": "create", "method": "POST"}]});
+    let left = left_by(&server, "machine.create", json!([create, fine()])).await;
+    let [prepared, committed] = &left[..] else {
+        panic!("{left:?}");
+    };
+    assert_eq!((prepared.part, &prepared.ended), (Part::Prepare, &Ended::Ready));
+    assert!(matches!(&committed.ended, Ended::Failed(failure) if failure.effect == Effect::Unknown));
+    assert!(committed.last.is_some() && committed.call.exchanges.is_empty());
+    assert_eq!(committed.replay(&driver()), Ok(()));
+}
+
+#[tokio::test]
+async fn a_driver_that_does_otherwise_is_told_from_the_one_that_was_recorded() {
+    let server = Server::saying(status(404, "", "{}"));
+    let left = left_by(&server, "machine.status", json!([look(), "fail"])).await;
+    let [kept] = &left[..] else {
+        panic!("{left:?}");
+    };
+    let otherwise = |steps: Value| {
+        let mut other = kept.clone();
+        other.call.config = json!({"steps": steps}).to_string();
+        other.replay(&driver()).expect_err("it differs")
+    };
+    let sends = otherwise(json!([{"send": [{"path": ["v2"]}]}, "fail"]));
+    assert_eq!(sends.to_string(), "sends what was not sent: GET /v2 at api (read)");
+    let sends = otherwise(json!([{"send": [{}, {}]}, "fail"]));
+    assert!(matches!(sends, Difference::Sends(_)), "{sends:?}: its response was one");
+    let ends = otherwise(json!([look(), {"answer": {"providerID": "p"}}]));
+    assert!(
+        ends.to_string().starts_with(r#"answers {"providerID":"p"} instead of fails with "#),
+        "{ends}"
+    );
+    for steps in [json!(["panic"]), json!([{"send": []}]), json!([look(), {"say": "{"}])] {
+        let breaks = otherwise(steps);
+        assert!(matches!(breaks, Difference::Breaks(_)), "{breaks:?}");
+    }
 }

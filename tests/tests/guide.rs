@@ -166,6 +166,10 @@ async fn the_driver_of_the_readme_runs_a_machine_and_a_lost_answer_makes_no_seco
     let explained = reader.types("explain");
     assert!(explained.contains("MCM-C14"), "{explained}");
 
+    let replayed = reader.types("replay");
+    assert!(replayed.contains(" as recorded, 0 otherwise"), "{replayed}");
+    assert!(!replayed.contains("0 operations"), "{replayed}");
+
     reader.types("delete");
     until(&mut host.0, &cluster, &machine, <[serde_json::Value]>::is_empty).await;
     drop(host);

@@ -1,14 +1,14 @@
 //! A host as a process that runs a copy of an example in front of a cloud, until it is killed and begins again.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
 use polity_core::object::Object;
-use polity_tests::examples;
+use polity_tests::{examples, guests};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -111,6 +111,17 @@ impl Process {
     pub(crate) fn recorded(&self) -> String {
         recorded(&self.data.path().join("kept"))
     }
+
+    /// What `polity replay` says of what was exchanged, with the compiled driver of this name.
+    pub(crate) fn replayed(&self, driver: &str) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+            .args(["replay", "--driver"])
+            .arg(guests::folder().join(driver))
+            .arg("--recordings")
+            .arg(self.data.path().join("kept/recordings"))
+            .output()
+            .expect("it runs")
+    }
 }
 
 /// Nothing of this stands in what was recorded.
@@ -122,11 +133,14 @@ pub(crate) fn has_none_of(recorded: &str, secrets: &[&str]) {
 
 /// All that was recorded in a data folder.
 pub(crate) fn recorded(data: &Path) -> String {
-    let files = std::fs::read_dir(data.join("recordings/passes")).expect("a recording");
+    let recordings = data.join("recordings");
+    let passes = std::fs::read_dir(recordings.join("passes")).expect("a recording");
+    // What has no driver exchanges nothing.
+    let exchanges = std::fs::read_dir(recordings.join("exchanges")).into_iter().flatten();
     let text = |file: std::io::Result<std::fs::DirEntry>| {
         std::fs::read_to_string(file.expect("a file").path()).expect("text")
     };
-    files.map(text).collect()
+    passes.chain(exchanges).map(text).collect()
 }
 
 impl Drop for Process {

@@ -23,8 +23,9 @@ use tokio::time::Instant;
 use crate::catalogue::{self, ManifestError};
 use crate::connection::Connection;
 use crate::effect::Sent;
+use crate::exchanged::{Ended, Exchanged, Part};
 use crate::meter;
-use crate::operation::{End, Operation, Part};
+use crate::operation::{End, Operation};
 use crate::refusals::Refusals;
 use crate::seal::{self, Values};
 use crate::traffic::{Calls, Traffic};
@@ -286,6 +287,7 @@ impl DriverCloud {
             is_complete: true,
             requests: 0,
             bytes: 0,
+            last: None,
         }
     }
 
@@ -327,7 +329,7 @@ impl DriverCloud {
                 ..self.call(&request.operation, task.clone(), &request.session, &session)
             };
             let mut operation = self.operation(session.clone(), part, until, values.clone());
-            let ended = operation.run(call).await;
+            let ended = self.kept(&mut operation, call).await;
             let refused = matches!(&ended, Err(failure) if failure.code == Code::Unauthenticated);
             if refused {
                 self.drop_session(&request.session, &session).await;
@@ -342,6 +344,35 @@ impl DriverCloud {
             }
             return ended.map(|end| (end, session));
         }
+    }
+
+    /// Runs an operation, and hands on what it exchanged.
+    async fn kept(&self, operation: &mut Operation<'_>, call: Call) -> Result<End, Failure> {
+        let mut call = Arc::new(call);
+        let ended = operation.run(&mut call).await;
+        let Reached {
+            connection, driver, ..
+        } = &self.reached;
+        // Reads and changes that went well are many, and say little.
+        let is_kept = operation.part != Part::Perform || ended.is_err();
+        if let Some(keeps) = connection.keeps.as_ref().filter(|_| is_kept) {
+            let exchanged = Exchanged {
+                at: self.clock.now_ms(),
+                connection: connection.name.clone(),
+                driver: driver.digest().to_string(),
+                part: operation.part,
+                call: Arc::unwrap_or_clone(call),
+                last: operation.last.take(),
+                ended: match &ended {
+                    Ok(End::Answered(answer)) => Ended::Answered(answer.clone()),
+                    Ok(End::Ready(_)) => Ended::Ready,
+                    Ok(End::Found(finding, _)) => Ended::Found(finding.clone()),
+                    Err(failure) => Ended::Failed(failure.clone()),
+                },
+            };
+            keeps.keep(&exchanged);
+        }
+        ended
     }
 
     async fn performed(&self, mut request: CloudRequest) -> Answer {
@@ -420,7 +451,7 @@ impl DriverCloud {
             ..self.call(&entry.operation, task, caller, &session)
         };
         let mut operation = self.operation(session.clone(), Part::Resolve, until, Values::new());
-        let ended = operation.run(call).await;
+        let ended = self.kept(&mut operation, call).await;
         if matches!(&ended, Err(failure) if failure.code == Code::Unauthenticated) {
             self.drop_session(caller, &session).await;
         }

@@ -11,6 +11,8 @@ use polity_http::login::Values;
 use polity_http::{Address, Rate, Transport};
 use serde_json::Value;
 
+use crate::exchanged::Keeps;
+
 /// The default credentials of a connection.
 pub trait Credentials: Send + Sync {
     /// The values of the Secret, as they are now, with its digest.
@@ -78,6 +80,8 @@ pub struct Connection {
     pub networks: Vec<IpNet>,
     /// The addresses to which no response leads, whatever the networks are: those of the API server.
     pub never: Vec<IpAddr>,
+    /// Takes what operations exchange that fail, create or look for what was created.
+    pub keeps: Option<Arc<dyn Keeps>>,
 }
 
 impl Connection {
@@ -128,6 +132,7 @@ mod tests {
                 .map(|network| network.parse().expect("a network"))
                 .collect(),
             never: never.iter().map(|ip| ip.parse().expect("an address")).collect(),
+            keeps: None,
         }
     }
 

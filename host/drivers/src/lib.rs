@@ -5,7 +5,8 @@
 //!                               ├ check.rs    what a request may be
 //!                               ├ seal.rs     values of sealed arguments
 //!                               ├ polity-http login, signature, connection
-//!                               └ effect.rs   what a failure may have changed
+//!                               ├ effect.rs   what a failure may have changed
+//!                               └ exchanged.rs what is kept of it, for another driver to be tried with
 //! ```
 //!
 //! A driver decides what is sent and what a response means. Everything else is here, because a driver is not trusted
@@ -16,6 +17,7 @@ mod check;
 mod cloud;
 mod connection;
 mod effect;
+mod exchanged;
 mod meter;
 mod operation;
 mod refusals;
@@ -25,5 +27,6 @@ mod traffic;
 pub use catalogue::ManifestError;
 pub use cloud::{DriverCloud, Spent};
 pub use connection::{Connection, Credentials, CurrentTransport, Rates};
+pub use exchanged::{Difference, Ended, Exchanged, Keeps, Part};
 pub use meter::metered;
 pub use traffic::Calls;

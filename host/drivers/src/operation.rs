@@ -17,10 +17,11 @@ use tokio::time::Instant;
 use crate::check::{self, Checked};
 use crate::cloud::{Reached, pause};
 use crate::effect::{self, Sent};
+use crate::exchanged::Part;
 use crate::seal::{self, Values};
 
 /// The most calls of a driver for one operation.
-const STEPS: usize = 32;
+pub(crate) const STEPS: usize = 32;
 /// The most requests of one operation.
 const REQUESTS: usize = 64;
 /// The most bytes of what an operation was answered.
@@ -54,19 +55,6 @@ pub(crate) enum End {
     Found(Finding, bool),
 }
 
-/// Whether an operation may create.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// It reads or changes.
-    Perform,
-    /// It reads until a create is ready.
-    Prepare,
-    /// It sends the create that is ready, first of all.
-    Commit,
-    /// It looks for what was created.
-    Resolve,
-}
-
 /// An operation under way.
 pub(crate) struct Operation<'a> {
     pub(crate) reached: &'a Reached,
@@ -82,44 +70,44 @@ pub(crate) struct Operation<'a> {
     pub(crate) is_complete: bool,
     pub(crate) requests: usize,
     pub(crate) bytes: usize,
+    /// The last request, if it has no response: it creates and is ready, or its response was lost.
+    pub(crate) last: Option<HttpRequest>,
 }
 
 impl<'a> Operation<'a> {
-    /// Calls the driver until the operation ends. `call` has what was exchanged already.
-    pub(crate) async fn run(&mut self, mut call: Call) -> Result<End, Failure> {
+    /// Calls the driver until the operation ends. `call` has what was exchanged already, and then what is exchanged.
+    pub(crate) async fn run(&mut self, call: &mut Arc<Call>) -> Result<End, Failure> {
         for _ in 0..STEPS {
-            call = match self.step(call).await? {
-                (call, Outcome::Answered(answer)) => return self.answered(&call.operation, answer),
-                (call, Outcome::Resolved(finding)) if self.part == Part::Resolve => {
+            match self.step(call).await? {
+                Outcome::Answered(answer) => return self.answered(&call.operation, answer),
+                Outcome::Resolved(finding) if self.part == Part::Resolve => {
                     if let Finding::Found(found) = &finding {
                         self.allowed(&call.operation, found)?;
                     }
                     return Ok(End::Found(finding, self.is_complete));
                 }
-                (_, Outcome::Resolved(_)) => return Err(self.broken("it resolves what is to be performed")),
-                (call, Outcome::Send(requests)) => match self.send(call, requests).await? {
-                    Next::Call(call) => *call,
-                    Next::End(end) => return Ok(end),
-                },
-            };
+                Outcome::Resolved(_) => return Err(self.broken("it resolves what is to be performed")),
+                Outcome::Send(requests) => {
+                    if let Some(end) = self.send(Arc::make_mut(call), requests).await? {
+                        return Ok(end);
+                    }
+                }
+            }
         }
         Err(self.broken(&format!("it has no answer after {STEPS} steps")))
     }
 
     /// One call of the driver, on a thread that may compute.
-    async fn step(&self, call: Call) -> Result<(Call, Outcome), Failure> {
-        let driver = self.reached.driver.clone();
+    async fn step(&self, call: &Arc<Call>) -> Result<Outcome, Failure> {
+        let (driver, asked) = (self.reached.driver.clone(), call.clone());
         let stepped = tokio::task::spawn_blocking(move || {
             let began = std::time::Instant::now();
-            let stepped = driver.step(&call, &DriverLimits::default());
-            (call, stepped, began.elapsed())
+            let stepped = driver.step(&asked, &DriverLimits::default());
+            (stepped, began.elapsed())
         });
-        let (call, stepped, took) = stepped.await.map_err(|e| self.broken(&e.to_string()))?;
+        let (stepped, took) = stepped.await.map_err(|e| self.broken(&e.to_string()))?;
         self.reached.spends(&call.operation, stepped.fuel, took);
-        match stepped.outcome {
-            Ok(outcome) => Ok((call, outcome)),
-            Err(fault) => Err(self.broken(&fault.to_string())),
-        }
+        stepped.outcome.map_err(|fault| self.broken(&fault.to_string()))
     }
 
     fn answered(
@@ -151,8 +139,8 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Sends what a step asks for.
-    async fn send(&mut self, mut call: Call, requests: Vec<HttpRequest>) -> Result<Next, Failure> {
+    /// Sends what a step asks for. The end, if the one request that creates is next.
+    async fn send(&mut self, call: &mut Call, requests: Vec<HttpRequest>) -> Result<Option<End>, Failure> {
         self.requests += requests.len();
         if requests.is_empty() {
             return Err(self.broken("it neither sends nor answers"));
@@ -174,7 +162,7 @@ impl<'a> Operation<'a> {
                 let response = self.take_in(&request, response)?;
                 call.exchanges.push(Exchange { request, response });
             }
-            return Ok(Next::Call(call.into()));
+            return Ok(None);
         }
         let Ok([request]) = <[HttpRequest; 1]>::try_from(requests) else {
             return Err(self.broken("it sends a change together with something else"));
@@ -188,17 +176,24 @@ impl<'a> Operation<'a> {
                     &call.exchanges,
                 )
                 .map_err(|rule| self.broken(&rule))?;
-                return Ok(Next::End(End::Ready(call.exchanges)));
+                self.last = Some(request);
+                return Ok(Some(End::Ready(call.exchanges.clone())));
             }
             (Does::Create, Part::Commit) if self.sent == Sent::Nothing => {}
             (Does::Change, Part::Perform) => {}
             (Does::Create, _) => return Err(self.broken("it creates where it may not")),
             _ => return Err(self.broken("it changes something where it may not")),
         }
-        let response = self.change(&request, &call.exchanges).await?;
+        let response = match self.change(&request, &call.exchanges).await {
+            Ok(response) => response,
+            Err(failure) => {
+                self.last = Some(request);
+                return Err(failure);
+            }
+        };
         let response = self.take_in(&request, Ok(response))?;
         call.exchanges.push(Exchange { request, response });
-        Ok(Next::Call(call.into()))
+        Ok(None)
     }
 
     /// Sends a read, more than once if need be. A transport that fails is for the driver to judge.
@@ -396,9 +391,4 @@ impl<'a> Operation<'a> {
             ..Failure::new(Code::Internal, self.redactor.scrub(&message))
         }
     }
-}
-
-enum Next {
-    Call(Box<Call>),
-    End(End),
 }

@@ -11,6 +11,7 @@ mod node_agent;
 mod policy;
 mod rbac;
 mod recorded;
+mod replay;
 mod run;
 mod settings;
 mod status;
@@ -60,6 +61,8 @@ enum Command {
     Status(status::Status),
     /// Look at policies before they are rolled out.
     Policy(policy::Policy),
+    /// Play recorded exchanges with clouds to another driver, and show what it would have done otherwise.
+    Replay(replay::Replay),
     /// Count which edges of the policies' workflows the recorded passes took.
     Edges(edges::Edges),
     /// Print the CustomResourceDefinitions of bindings and policies, ready for `kubectl apply -f -`.
@@ -99,6 +102,7 @@ impl Cli {
             Command::Top(top) => top.run(self.output),
             Command::Status(status) => status.run(self.output),
             Command::Policy(policy) => policy.run(self.output),
+            Command::Replay(replay) => replay.run(self.output),
             Command::Completions(completions) => completions.run(),
             Command::Edges(edges) => edges.run(self.output),
             Command::Crds(crds) => crds.run(self.output),

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
+use polity_core::binding::PolicySource;
 use polity_core::contract::wit::PACKAGE as CONTRACT;
 use polity_core::contract::{Kind, Need};
 use serde_json::{Value, json};
@@ -138,24 +140,29 @@ fn kind_of(kind: &Kind) -> String {
 }
 
 /// Loads a policy: a wasm file, or the folder of a crate, which cargo builds.
-pub(super) fn load(
-    path: &Path,
-    format: Format,
-) -> Result<(std::sync::Arc<polity_sandbox::Policy>, std::sync::Arc<[u8]>)> {
+pub(super) fn load(path: &Path, format: Format) -> Result<(Arc<polity_sandbox::Policy>, Arc<[u8]>)> {
     let sandbox = super::sandbox(polity_sandbox::Allocation::default())?;
+    let (folder, source) = source(path);
+    let says = Box::new(move |message: &str| say(format, message));
+    policies::Policies::new(sandbox, &folder, true, says).load(&source)
+}
+
+/// A wasm file, or the folder of a crate, as a source in the folder above it.
+pub(super) fn source(path: &Path) -> (PathBuf, PolicySource) {
+    // `.` has no name of its own.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path
         .parent()
         .filter(|p| !p.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let (file, krate) = if path.is_dir() { (None, name) } else { (name, None) };
-    let source = polity_core::binding::PolicySource {
+    let source = PolicySource {
         file,
         krate,
         sha256: None,
         configuration: None,
         writes: None,
     };
-    let says = Box::new(move |message: &str| say(format, message));
-    policies::Policies::new(sandbox, folder, true, says).load(&source)
+    (folder.to_owned(), source)
 }

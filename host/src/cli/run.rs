@@ -304,6 +304,7 @@ impl Run {
         let seed = scenario.as_ref().map_or_else(unpredictable, Scenario::seed);
         let cloud = scenario.as_ref().and_then(|s| s.cloud().cloned());
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
+        let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
         let connections = Connections::new(
             cluster.clone(),
             policies.clone(),
@@ -312,7 +313,7 @@ impl Run {
             seed,
             cluster.addresses().await,
         );
-        let connections = Arc::new(connections);
+        let connections = Arc::new(connections.kept_by(Arc::new(recorder.exchanges())));
         let mut clouds = Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud)
             .with_connections(connections.clone());
         if !self.is_standalone() {
@@ -338,7 +339,6 @@ impl Run {
 
         connections.follow();
 
-        let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
         let overview = Arc::new(Overview::default());
         let now = clock.now();
         let position = scenario.as_ref().map(|s| s.position(data.as_deref(), now.unix));

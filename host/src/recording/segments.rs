@@ -1,4 +1,4 @@
-//! The segments of a recording: files that passes are appended to, one after another.
+//! The segments of a recording: files that lines are appended to, one after another.
 //!
 //! A full segment is compressed in the background. Whenever the process dies, a segment stands there plain, or
 //! compressed, or both; then either is whole.
@@ -18,19 +18,18 @@ use crate::private;
 
 /// The most bytes of one segment. Then the next segment begins.
 const SEGMENT: u64 = 4 << 20;
-/// The most bytes of the segments that a ring keeps, as they lie on the disk.
-const RING: u64 = 64 << 20;
 /// The most bytes that are read of one compressed segment: a pass that is larger than a segment has one alone,
 /// and the journals of a pass have 16 MiB at most.
 const UNPACKED: u64 = 64 << 20;
 
 /// The segments of a recording that is written.
 pub(super) struct Segments {
-    passes: Dir,
+    folder: Dir,
     /// The first line of each segment.
     header: String,
-    keep_all: bool,
-    /// The segment to which passes are appended: its number, file and bytes.
+    /// The most bytes that are kept, of the newest segments; `None` keeps all.
+    most: Option<u64>,
+    /// The segment to which lines are appended: its number, file and bytes.
     number: u64,
     file: File,
     written: u64,
@@ -39,13 +38,13 @@ pub(super) struct Segments {
 
 impl Segments {
     /// Begins the segment after all that stand in the folder.
-    pub(super) fn new(passes: Dir, header: &str, keep_all: bool) -> Result<Self> {
-        let number = numbers(&passes)?.last().map_or(1, |last| last.saturating_add(1));
-        let file = create(&passes, number, header)?;
+    pub(super) fn new(folder: Dir, header: &str, most: Option<u64>) -> Result<Self> {
+        let number = numbers(&folder)?.last().map_or(1, |last| last.saturating_add(1));
+        let file = create(&folder, number, header)?;
         Ok(Segments {
-            passes,
+            folder,
             header: header.to_owned(),
-            keep_all,
+            most,
             number,
             file,
             written: header.len() as u64,
@@ -56,10 +55,10 @@ impl Segments {
     pub(super) fn append(&mut self, line: &[u8]) -> Result<()> {
         if self.written + line.len() as u64 > SEGMENT {
             let next = self.number.saturating_add(1);
-            self.file = create(&self.passes, next, &self.header)?;
+            self.file = create(&self.folder, next, &self.header)?;
             (self.number, self.written) = (next, self.header.len() as u64);
-            if !self.keep_all {
-                self.drop_old()?;
+            if let Some(most) = self.most {
+                self.drop_old(most)?;
             }
             self.pack();
         }
@@ -74,19 +73,19 @@ impl Segments {
     }
 
     /// Drops the oldest segments until the others have room in the ring.
-    fn drop_old(&self) -> Result<()> {
+    fn drop_old(&self, most: u64) -> Result<()> {
         let mut all = 0;
-        for old in numbers(&self.passes)?.into_iter().rev() {
+        for old in numbers(&self.folder)?.into_iter().rev() {
             for name in [plain(old), packed(old)] {
-                let size = match self.passes.metadata(&name) {
+                let size = match self.folder.metadata(&name) {
                     Ok(file) => file.len(),
                     Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                    Err(e) => return Err(e).with_context(|| format!("cannot look at passes/{name}")),
+                    Err(e) => return Err(e).with_context(|| format!("cannot look at segment {name}")),
                 };
                 all += size;
-                if all > RING - SEGMENT && old != self.number {
-                    absent(self.passes.remove_file(&name))
-                        .with_context(|| format!("cannot remove passes/{name}"))?;
+                if all > most.saturating_sub(SEGMENT) && old != self.number {
+                    absent(self.folder.remove_file(&name))
+                        .with_context(|| format!("cannot remove segment {name}"))?;
                 }
             }
         }
@@ -97,7 +96,7 @@ impl Segments {
     /// with the next.
     fn pack(&mut self) {
         if self.packing.as_ref().is_none_or(Packing::has_ended) {
-            self.packing = Packing::begin(&self.passes, self.number)
+            self.packing = Packing::begin(&self.folder, self.number)
                 .inspect_err(|e| tracing::warn!("segments of the recording stay uncompressed: {e}"))
                 .ok();
         }
@@ -112,11 +111,11 @@ struct Packing {
 
 impl Packing {
     /// Compresses the segments before this one.
-    fn begin(passes: &Dir, before: u64) -> io::Result<Self> {
-        let (passes, stop) = (passes.try_clone()?, Arc::new(AtomicBool::new(false)));
+    fn begin(folder: &Dir, before: u64) -> io::Result<Self> {
+        let (folder, stop) = (folder.try_clone()?, Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let work = move || {
-            if let Err(e) = pack_before(&passes, before, &stopped) {
+            if let Err(e) = pack_before(&folder, before, &stopped) {
                 tracing::warn!("segments of the recording stay uncompressed: {e:#}");
             }
         };
@@ -144,14 +143,14 @@ impl Drop for Packing {
     }
 }
 
-fn pack_before(passes: &Dir, before: u64, stop: &AtomicBool) -> Result<()> {
-    for number in numbers(passes)?.into_iter().filter(|number| *number < before) {
+fn pack_before(folder: &Dir, before: u64, stop: &AtomicBool) -> Result<()> {
+    for number in numbers(folder)?.into_iter().filter(|number| *number < before) {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         let name = plain(number);
-        let at = || format!("cannot compress passes/{name}");
-        let bytes = match passes.read(&name) {
+        let at = || format!("cannot compress segment {name}");
+        let bytes = match folder.read(&name) {
             Ok(bytes) => bytes,
             // It is compressed already, or the ring has dropped it.
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
@@ -161,10 +160,10 @@ fn pack_before(passes: &Dir, before: u64, stop: &AtomicBool) -> Result<()> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder.write_all(&bytes).with_context(at)?;
         let bytes = encoder.finish().with_context(at)?;
-        private::replace(passes, &packed(number), &bytes).with_context(at)?;
-        match passes.remove_file(&name) {
+        private::replace(folder, &packed(number), &bytes).with_context(at)?;
+        match folder.remove_file(&name) {
             // The ring has dropped it meanwhile.
-            Err(e) if e.kind() == io::ErrorKind::NotFound => absent(passes.remove_file(packed(number))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => absent(folder.remove_file(packed(number))),
             removed => removed,
         }
         .with_context(at)?;
@@ -188,23 +187,23 @@ fn packed(number: u64) -> String {
     format!("{number:06}.jsonl.gz")
 }
 
-fn create(passes: &Dir, number: u64, header: &str) -> Result<File> {
+fn create(folder: &Dir, number: u64, header: &str) -> Result<File> {
     let name = plain(number);
     let mut options = OpenOptions::new();
-    let mut file = private::open(passes, &name, options.append(true).create_new(true))
-        .with_context(|| format!("cannot create passes/{name}"))?;
+    let mut file = private::open(folder, &name, options.append(true).create_new(true))
+        .with_context(|| format!("cannot create segment {name}"))?;
     if let Err(e) = writeln!(file, "{header}") {
         // A full disk still takes names. An empty segment must not stay behind.
-        let _ = passes.remove_file(&name);
-        return Err(e).with_context(|| format!("cannot write passes/{name}"));
+        let _ = folder.remove_file(&name);
+        return Err(e).with_context(|| format!("cannot write segment {name}"));
     }
     Ok(file)
 }
 
 /// The numbers of the segments in a folder, oldest first.
-pub(super) fn numbers(passes: &Dir) -> Result<Vec<u64>> {
+pub(super) fn numbers(folder: &Dir) -> Result<Vec<u64>> {
     let mut numbers = Vec::new();
-    for entry in passes.entries().context("cannot read passes")? {
+    for entry in folder.entries().context("cannot read the segments")? {
         let name = entry?.file_name();
         let number: Option<u64> = name
             .to_str()
@@ -218,9 +217,9 @@ pub(super) fn numbers(passes: &Dir) -> Result<Vec<u64>> {
 }
 
 /// Opens a segment to read it: its file's name, and what was written to it. `None` if it is gone by now.
-pub(super) fn open(passes: &Dir, number: u64) -> Result<Option<(String, Box<dyn BufRead>)>> {
+pub(super) fn open(folder: &Dir, number: u64) -> Result<Option<(String, Box<dyn BufRead>)>> {
     for name in [plain(number), packed(number)] {
-        match passes.open(&name) {
+        match folder.open(&name) {
             Ok(file) if name.ends_with(".gz") => {
                 let unpacked = GzDecoder::new(BufReader::new(file)).take(UNPACKED);
                 return Ok(Some((name, Box::new(BufReader::new(unpacked)))));
@@ -236,6 +235,8 @@ pub(super) fn open(passes: &Dir, number: u64) -> Result<Option<(String, Box<dyn 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RING: u64 = 64 << 20;
 
     fn folder() -> (tempfile::TempDir, Dir) {
         let folder = tempfile::tempdir().expect("a folder");
@@ -259,18 +260,18 @@ mod tests {
     }
 
     /// The numbers of the lines that can be read.
-    fn read(passes: &Dir) -> Vec<u64> {
+    fn read(folder: &Dir) -> Vec<u64> {
         let mut lines = Vec::new();
-        for number in numbers(passes).expect("numbers") {
-            let (_, segment) = open(passes, number).expect("it opens").expect("it is there");
+        for number in numbers(folder).expect("numbers") {
+            let (_, segment) = open(folder, number).expect("it opens").expect("it is there");
             let segment = segment.lines().map(|line| line.expect("a line"));
             lines.extend(segment.filter_map(|line| line.split_once(' ')?.0.parse::<u64>().ok()));
         }
         lines
     }
 
-    fn names(passes: &Dir) -> Vec<String> {
-        let names = passes.entries().expect("entries");
+    fn names(folder: &Dir) -> Vec<String> {
+        let names = folder.entries().expect("entries");
         let mut names: Vec<String> = names
             .map(|entry| {
                 entry
@@ -287,7 +288,7 @@ mod tests {
     #[test]
     fn full_segments_are_compressed_and_nothing_of_them_is_lost() {
         let (_folder, dir) = folder();
-        let mut segments = Segments::new(dir.try_clone().expect("a copy"), "{}", true).expect("it opens");
+        let mut segments = Segments::new(dir.try_clone().expect("a copy"), "{}", None).expect("it opens");
         for number in 0..10 {
             segments.append(&line(number)).expect("room");
         }
@@ -310,14 +311,15 @@ mod tests {
         );
         assert_eq!(read(&dir), (0..10).collect::<Vec<_>>());
         drop(segments);
-        let again = Segments::new(dir.try_clone().expect("a copy"), "{}", true).expect("it opens");
+        let again = Segments::new(dir.try_clone().expect("a copy"), "{}", None).expect("it opens");
         assert_eq!(again.number, 5, "a compressed segment's number is taken");
     }
 
     #[test]
     fn a_ring_keeps_the_newest_passes_within_its_bytes() {
         let (_folder, dir) = folder();
-        let mut segments = Segments::new(dir.try_clone().expect("a copy"), "{}", false).expect("it opens");
+        let mut segments =
+            Segments::new(dir.try_clone().expect("a copy"), "{}", Some(RING)).expect("it opens");
         for number in 0..150 {
             segments.append(&line(number)).expect("room");
         }
@@ -334,7 +336,7 @@ mod tests {
     #[test]
     fn a_segment_that_stands_there_twice_is_read_once() {
         let (_folder, dir) = folder();
-        let mut segments = Segments::new(dir.try_clone().expect("a copy"), "{}", true).expect("it opens");
+        let mut segments = Segments::new(dir.try_clone().expect("a copy"), "{}", None).expect("it opens");
         segments.append(&line(0)).expect("room");
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         encoder

@@ -1,0 +1,184 @@
+//! What was exchanged with a cloud in one operation: kept, and played to another driver.
+//!
+//! Nothing secret is in it: sealed values and credentials never reach a driver, and of a response it sees what its request keeps,
+//! after redaction.
+
+use std::fmt;
+
+use polity_core::contract::{Effect, Failure};
+use polity_sandbox::driver::{Call, Driver, DriverLimits, Effect as Does, Finding, HttpRequest, Outcome};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::effect;
+use crate::operation::STEPS;
+
+/// A part of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// It reads or changes.
+    Perform,
+    /// It reads until a create is ready.
+    Prepare,
+    /// It sends the create that is ready, first of all.
+    Commit,
+    /// It looks for what was created.
+    Resolve,
+}
+
+/// How an operation, or a part of one, ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// The answer.
+    Answered(Value),
+    /// The request that creates was ready to be sent.
+    Ready,
+    /// What became of a create.
+    Found(Finding),
+    /// It failed.
+    Failed(Failure),
+}
+
+/// One operation of a cloud, or a part of one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Exchanged {
+    /// When it ended, in Unix milliseconds.
+    pub at: u64,
+    /// The connection.
+    pub connection: String,
+    /// The SHA-256 of the driver, in hexadecimal.
+    pub driver: String,
+    /// The part.
+    pub part: Part,
+    /// What the driver was asked, with all requests that have a response.
+    pub call: Call,
+    /// The last request, if it has none: it creates and was ready, or its response was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<HttpRequest>,
+    /// How it ended.
+    pub ended: Ended,
+}
+
+/// Takes what was exchanged in an operation that failed, created or looked for what was created.
+pub trait Keeps: Send + Sync {
+    /// Keeps it.
+    fn keep(&self, exchanged: &Exchanged);
+}
+
+/// What another driver does otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Difference {
+    /// It sends a request that was not sent.
+    Sends(String),
+    /// It ends in another way.
+    Ends(String),
+    /// It breaks the contract.
+    Breaks(String),
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Difference::Sends(request) => write!(f, "sends what was not sent: {request}"),
+            Difference::Ends(otherwise) => write!(f, "{otherwise}"),
+            Difference::Breaks(how) => write!(f, "breaks the contract: {how}"),
+        }
+    }
+}
+
+impl Exchanged {
+    /// Plays the responses to a driver. Requests are matched by content, so their order may be another.
+    ///
+    /// # Errors
+    /// What the driver does otherwise than the one before it.
+    pub fn replay(&self, driver: &Driver) -> Result<(), Difference> {
+        let mut left = self.call.exchanges.clone();
+        let mut call = self.call.clone();
+        call.exchanges.clear();
+        for _ in 0..STEPS {
+            let outcome = driver.step(&call, &DriverLimits::default()).outcome;
+            match outcome.map_err(|fault| Difference::Breaks(fault.to_string()))? {
+                Outcome::Answered(Ok(text)) => {
+                    let answer = serde_json::from_str(&text);
+                    let answer =
+                        answer.map_err(|e| Difference::Breaks(format!("its answer is no JSON: {e}")))?;
+                    return self.compare(&Ended::Answered(answer));
+                }
+                Outcome::Answered(Err(said)) => {
+                    let failure = effect::failure(said, effect::Sent::Nothing);
+                    return self.compare(&Ended::Failed(failure));
+                }
+                Outcome::Resolved(finding) => return self.compare(&Ended::Found(finding)),
+                Outcome::Send(requests) if requests.is_empty() => {
+                    return Err(Difference::Breaks("it neither sends nor answers".to_owned()));
+                }
+                Outcome::Send(requests) => {
+                    for request in requests {
+                        if self.last.as_ref() == Some(&request) {
+                            return Ok(());
+                        }
+                        let Some(at) = left.iter().position(|exchange| exchange.request == request) else {
+                            return Err(Difference::Sends(named(&request)));
+                        };
+                        call.exchanges.push(left.remove(at));
+                    }
+                }
+            }
+        }
+        Err(Difference::Breaks(format!(
+            "it has no answer after {STEPS} steps"
+        )))
+    }
+
+    fn compare(&self, now: &Ended) -> Result<(), Difference> {
+        let is_same = match (&self.ended, now) {
+            // The effect is what the host knows, and it knows more than a replay.
+            (Ended::Failed(before), Ended::Failed(now)) => {
+                let known = |failure: &Failure| Failure {
+                    effect: Effect::None,
+                    operation: None,
+                    ..failure.clone()
+                };
+                known(before) == known(now)
+            }
+            (before, now) => before == now,
+        };
+        match is_same {
+            true => Ok(()),
+            false => Err(Difference::Ends(format!("{now} instead of {}", self.ended))),
+        }
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Answered(answer) => write!(f, "answers {answer}"),
+            Ended::Ready => write!(f, "is ready to create"),
+            Ended::Found(Finding::Found(found)) => write!(f, "finds {found}"),
+            Ended::Found(Finding::None) => write!(f, "finds nothing"),
+            Ended::Found(Finding::CannotTell(failure)) => write!(f, "cannot tell: {}", failure.message),
+            Ended::Failed(failure) => write!(f, "fails with {failure}"),
+        }
+    }
+}
+
+/// A request as people name one.
+fn named(request: &HttpRequest) -> String {
+    let effect = match request.effect {
+        Does::Read => "read",
+        Does::Change => "change",
+        Does::Create => "create",
+    };
+    let HttpRequest {
+        method,
+        endpoint,
+        path,
+        ..
+    } = request;
+    let path = path.join("/");
+    format!("{method} /{path} at {endpoint} ({effect})")
+}

@@ -1,0 +1,105 @@
+//! `polity replay`: what another driver would have done with what a cloud answered.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use polity_drivers::{Difference, Exchanged, Part};
+use polity_kube_rules::time::rfc3339;
+use polity_sandbox::Allocation;
+use serde_json::json;
+
+use super::policy;
+use super::recorded::{Recorded, warn_of_damage};
+use crate::display::printable;
+use crate::policies::Policies;
+use crate::progress::{Format, print, print_json, say};
+
+/// Play what a host recorded to another driver, and show what it would have done otherwise.
+///
+/// A recording has what drivers exchanged with their clouds in operations that failed, in creates, and when they looked for
+/// what was created. Each is played to the driver without a network: its requests get the recorded responses. Exits 1 if a
+/// request was not recorded, or an operation ends in another way.
+#[derive(Debug, Args)]
+pub(super) struct Replay {
+    /// The driver: a wasm file, or the folder of its crate, which cargo builds.
+    #[arg(long, value_name = "DRIVER")]
+    driver: PathBuf,
+    /// Replay only what was exchanged by this connection. It is needed if connections of several drivers were recorded.
+    #[arg(long, value_name = "NAME")]
+    connection: Option<String>,
+    #[command(flatten)]
+    recorded: Recorded,
+}
+
+impl Replay {
+    pub(super) fn run(self, format: Format) -> Result<ExitCode> {
+        let (folder, source) = policy::source(&self.driver);
+        let says = Box::new(move |message: &str| say(format, message));
+        let policies = Policies::new(super::sandbox(Allocation::default())?, &folder, true, says);
+        let driver = policies.driver(&source)?;
+        let (folder, recording) = self.recorded.open()?;
+        let (mut all, mut differing) = (0_u64, 0_u64);
+        let damaged = recording.exchanges(|exchanged| {
+            if self
+                .connection
+                .as_ref()
+                .is_some_and(|name| *name != exchanged.connection)
+            {
+                return;
+            }
+            all += 1;
+            let difference = exchanged.replay(&driver).err();
+            differing += u64::from(difference.is_some());
+            show(format, &exchanged, difference);
+        })?;
+        warn_of_damage(format, &folder, damaged);
+        if format == Format::Text {
+            print(&format!(
+                "{all} operations: {} as recorded, {differing} otherwise",
+                all - differing
+            ));
+        }
+        if all == 0 {
+            say(
+                format,
+                &format!("{} has no exchanges of a driver to replay", folder.display()),
+            );
+        }
+        Ok(ExitCode::from(u8::from(differing > 0)))
+    }
+}
+
+fn show(format: Format, exchanged: &Exchanged, difference: Option<Difference>) {
+    let difference = difference.map(|difference| difference.to_string());
+    let Exchanged {
+        at,
+        connection,
+        part,
+        call,
+        ..
+    } = exchanged;
+    match (format, difference) {
+        (Format::Json, difference) => print_json(&json!({
+            "at": rfc3339(*at), "connection": connection, "operation": call.operation, "part": part,
+            "owner": call.owner, "difference": difference,
+        })),
+        (Format::Text, None) => {}
+        (Format::Text, Some(difference)) => {
+            let part = match part {
+                Part::Perform => "",
+                Part::Prepare => " (prepare)",
+                Part::Commit => " (commit)",
+                Part::Resolve => " (resolve)",
+            };
+            let line = format!(
+                "{} {connection} {}{part} of {}: {difference}",
+                rfc3339(*at),
+                call.operation,
+                call.owner
+            );
+            print(&printable(&line));
+        }
+    }
+}
