@@ -139,7 +139,12 @@ fn cloud(address: &str, steps: Value, proxy: Option<&str>) -> Gateway<DriverClou
 }
 
 /// The same, of which is kept what is exchanged.
-fn kept_cloud(address: &str, steps: Value, proxy: Option<&str>, kept: Option<Arc<Kept>>) -> Gateway<DriverCloud> {
+fn kept_cloud(
+    address: &str,
+    steps: Value,
+    proxy: Option<&str>,
+    kept: Option<Arc<Kept>>,
+) -> Gateway<DriverCloud> {
     let api = Address::read(&format!("http://{address}")).expect("an address");
     let connection = Connection {
         name: "hostile".to_owned(),
@@ -533,8 +538,16 @@ async fn what_fails_or_creates_is_kept_and_a_driver_that_does_the_same_replays_i
     let create = json!({"send": [{"effect": "create", "method": "POST", "seals": "userData"}]});
     for (operation, steps, parts) in [
         ("machine.status", json!([look(), fine()]), vec![]),
-        ("machine.status", json!([look(), "fail"]), vec![(Part::Perform, false)]),
-        ("machine.delete", json!([{"send": [{"effect": "change", "method": "POST"}]}, {"say": "{"}]), vec![(Part::Perform, false)]),
+        (
+            "machine.status",
+            json!([look(), "fail"]),
+            vec![(Part::Perform, false)],
+        ),
+        (
+            "machine.delete",
+            json!([{"send": [{"effect": "change", "method": "POST"}]}, {"say": "{"}]),
+            vec![(Part::Perform, false)],
+        ),
         (
             "machine.create",
             json!([look(), create, fine()]),
@@ -587,15 +600,26 @@ async fn a_driver_that_does_otherwise_is_told_from_the_one_that_was_recorded() {
         other.replay(&driver()).expect_err("it differs")
     };
     let sends = otherwise(json!([{"send": [{"path": ["v2"]}]}, "fail"]));
-    assert_eq!(sends.to_string(), "sends what was not sent: GET /v2 at api (read)");
+    assert_eq!(
+        sends.to_string(),
+        "sends what was not sent: GET /v2 at api (read)"
+    );
     let sends = otherwise(json!([{"send": [{}, {}]}, "fail"]));
-    assert!(matches!(sends, Difference::Sends(_)), "{sends:?}: its response was one");
+    assert!(
+        matches!(sends, Difference::Sends(_)),
+        "{sends:?}: its response was one"
+    );
     let ends = otherwise(json!([look(), {"answer": {"providerID": "p"}}]));
     assert!(
-        ends.to_string().starts_with(r#"answers {"providerID":"p"} instead of fails with "#),
+        ends.to_string()
+            .starts_with(r#"answers {"providerID":"p"} instead of fails with "#),
         "{ends}"
     );
-    for steps in [json!(["panic"]), json!([{"send": []}]), json!([look(), {"say": "{"}])] {
+    for steps in [
+        json!(["panic"]),
+        json!([{"send": []}]),
+        json!([look(), {"say": "{"}]),
+    ] {
         let breaks = otherwise(steps);
         assert!(matches!(breaks, Difference::Breaks(_)), "{breaks:?}");
     }

@@ -96,7 +96,10 @@ async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
 
     let same = host.replayed("polity_driver_aws.wasm");
     let said = String::from_utf8_lossy(&same.stdout);
-    assert!(same.status.success() && said.contains(" as recorded, 0 otherwise"), "{said}");
+    assert!(
+        same.status.success() && said.contains(" as recorded, 0 otherwise"),
+        "{said}"
+    );
     assert!(!said.starts_with("0 operations"), "{said}");
     let other = host.replayed("hostile_driver.wasm");
     let said = String::from_utf8_lossy(&other.stdout);

@@ -136,7 +136,9 @@ pub(crate) fn recorded(data: &Path) -> String {
     let recordings = data.join("recordings");
     let passes = std::fs::read_dir(recordings.join("passes")).expect("a recording");
     // What has no driver exchanges nothing.
-    let exchanges = std::fs::read_dir(recordings.join("exchanges")).into_iter().flatten();
+    let exchanges = std::fs::read_dir(recordings.join("exchanges"))
+        .into_iter()
+        .flatten();
     let text = |file: std::io::Result<std::fs::DirEntry>| {
         std::fs::read_to_string(file.expect("a file").path()).expect("text")
     };

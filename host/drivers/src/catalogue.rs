@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polity_clouds::catalogue::{LONGEST, Named, credential_plan, machine, router, task, vm};
 use polity_core::catalogue::{BEGINS_WITHIN, Catalogue, OperationEffect};
-use polity_core::contract::driver::{Login, Manifest};
+use polity_core::contract::driver::Manifest;
 
 /// Why a manifest is refused.
 #[derive(Debug, thiserror::Error)]
@@ -80,16 +80,12 @@ pub(crate) fn catalogue(manifest: &Manifest) -> Result<Catalogue, ManifestError>
         let optional = all.into_keys().filter(|name| machine::OPTIONAL.contains(name));
         lacks.extend(optional.map(str::to_owned));
     }
-    let has_plans = matches!(
-        manifest.login,
-        Login::AwsSigv4 | Login::Keystone | Login::VsphereSession
-    );
     Ok(Catalogue {
         stamp: manifest.stamp,
         finds: manifest.stamps.clone(),
         operations,
         lacks,
-        credential: has_plans.then(credential_plan),
+        credential: Some(credential_plan()),
     })
 }
 
@@ -108,7 +104,7 @@ fn known(service: &str) -> Option<Vec<Named>> {
 mod tests {
     use super::*;
     use polity_core::contract::Need;
-    use polity_core::contract::driver::Implements;
+    use polity_core::contract::driver::{Implements, Login};
 
     fn implementing(service: Implements) -> Result<Catalogue, ManifestError> {
         catalogue(&Manifest::new("d", "1", Login::None).implements(service))

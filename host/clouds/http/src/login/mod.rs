@@ -112,9 +112,17 @@ pub async fn log_in_by_plan(how: Login, at: &At<'_>, plan: &Plan<'_>) -> Result<
     }
     match plan.chain()? {
         [] => log_in(how, at, plan.own).await,
-        [link] if link.get("secret").is_some() => log_in(how, at, Some(plan.secret()?)).await,
+        [link] if link.get("secret").is_some() && how != Login::None => {
+            let mut session = log_in(how, at, Some(plan.secret()?)).await?;
+            if how == Login::Bearer {
+                // A token does not say whose it is. What one does not find, another may.
+                let secret = |field: &str| link["secret"][field].as_str().unwrap_or_default();
+                session.principal = format!("token of {}/{}", secret("namespace"), secret("name"));
+            }
+            Ok(session)
+        }
         _ => Err(invalid(
-            "this cloud has no roles: a plan is one Secret, or nothing",
+            "this cloud has no roles: a plan is one Secret, or nothing; without a login it is nothing",
         )),
     }
 }
@@ -220,4 +228,51 @@ fn endpoint<'a>(at: &At<'a>, name: &str) -> Result<&'a Address, Failure> {
             format!("the connection has no endpoint {name:?}, which its login needs"),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tls;
+    use std::time::Duration;
+
+    async fn by(how: Login, chain: Value) -> Result<Session, Failure> {
+        let own = Values::from([("token".to_owned(), "own".to_owned())]);
+        let given = Values::from([("token".to_owned(), "theirs".to_owned())]);
+        let transport = Transport::new(&Tls::default(), None).expect("a transport");
+        let at = At {
+            transport: &transport,
+            endpoints: &BTreeMap::new(),
+            region: "",
+            now: 0,
+            until: Instant::now() + Duration::from_secs(1),
+            environment: &|_| None,
+        };
+        let plan = Plan {
+            plan: &json!({"chain": chain}),
+            secrets: &[given],
+            tokens: &[],
+            own: Some(&own),
+        };
+        log_in_by_plan(how, &at, &plan).await
+    }
+
+    #[tokio::test]
+    async fn whoever_has_a_token_of_their_own_is_somebody_else() {
+        let secret = json!([{"secret": {"namespace": "team-a", "name": "t"}}]);
+        let who = async |how, chain: &Value| by(how, chain.clone()).await.map(|session| session.principal);
+        assert_eq!(who(Login::Bearer, &json!([])).await.as_deref(), Ok("token"));
+        assert_eq!(
+            who(Login::Bearer, &secret).await.as_deref(),
+            Ok("token of team-a/t")
+        );
+        assert_eq!(who(Login::None, &json!([])).await.as_deref(), Ok("nobody"));
+        for (how, chain) in [
+            (Login::None, secret.clone()),
+            (Login::Bearer, json!([{"role": {}}])),
+        ] {
+            let refused = who(how, &chain).await.expect_err("it has no such link");
+            assert_eq!(refused.code, Code::InvalidArgument);
+        }
+    }
 }
