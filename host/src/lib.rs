@@ -14,6 +14,7 @@ mod bindings;
 pub mod cli;
 pub mod clock;
 pub mod clouds;
+mod compiled;
 pub mod config;
 mod configuration;
 pub mod connections;

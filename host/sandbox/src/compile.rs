@@ -1,12 +1,16 @@
 //! Compiles untrusted bytes to a component of machine code.
 
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::process::ExitCode;
 use std::sync::mpsc;
 
+use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::confined::{self, Bounds, Confined, Stopped};
+use crate::engine::hex;
 use crate::error::{LoadError, cut};
 use crate::settings::{Allocation, compiling_config};
 use crate::shape;
@@ -20,6 +24,28 @@ pub enum Compiler {
     /// In a process of its own for each policy. Its answer is machine code that the host runs. The host
     /// trusts it because it comes from the host's own program, through a pipe that no other process has.
     Child(Confined),
+}
+
+/// Keeps machine code for the next process. Whoever can write to it runs code in the host.
+pub trait KeepsCode: fmt::Debug + Send + Sync {
+    /// What was kept under this name, whole; `None` if there is nothing.
+    fn read(&self, name: &str) -> Option<Vec<u8>>;
+    /// Keeps this, as far as there is room.
+    fn keep(&self, name: &str, code: &[u8]);
+}
+
+/// The version of what is kept. It changes with [`Declared`] and with what is checked before machine code is made.
+const KEPT: &str = concat!("1 ", env!("CARGO_PKG_VERSION"));
+
+/// The name under which the machine code of these bytes is kept: another engine or other settings have other code.
+fn kept_name(engine: &Engine, bytes: &[u8]) -> String {
+    let mut of_engine = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut of_engine);
+    let mut digest = Sha256::new();
+    digest.update(KEPT);
+    digest.update(of_engine.finish().to_le_bytes());
+    digest.update(bytes);
+    hex(&digest.finalize())
 }
 
 /// A policy as a component of machine code.
@@ -76,17 +102,25 @@ impl Compiler {
         allocation: Allocation,
         bytes: &[u8],
         bounds: Bounds,
+        keeps: Option<&dyn KeepsCode>,
     ) -> Result<Compiled, LoadError> {
-        match self {
-            Compiler::InProcess => in_process(engine, bytes, bounds),
-            Compiler::Child(confined) => {
-                let task = ["compile", allocation.name()];
-                match confined.run(&task, bytes, bounds)? {
-                    Ok(answer) => read(engine, &answer),
-                    Err(words) => Err(LoadError::Refused(words)),
-                }
-            }
+        let confined = match self {
+            Compiler::InProcess => return in_process(engine, bytes, bounds),
+            Compiler::Child(confined) => confined,
+        };
+        let name = keeps.map(|keeps| (keeps, kept_name(engine, bytes)));
+        let kept = name.as_ref().and_then(|(keeps, name)| keeps.read(name));
+        // What cannot be read any more is compiled anew.
+        if let Some(Ok(compiled)) = kept.map(|answer| read(engine, &answer)) {
+            return Ok(compiled);
         }
+        let task = ["compile", allocation.name()];
+        let answer = confined.run(&task, bytes, bounds)?.map_err(LoadError::Refused)?;
+        let compiled = read(engine, &answer)?;
+        if let Some((keeps, name)) = name {
+            keeps.keep(&name, &answer);
+        }
+        Ok(compiled)
     }
 }
 
@@ -110,7 +144,8 @@ fn read(engine: &Engine, answer: &[u8]) -> Result<Compiled, LoadError> {
 #[allow(unsafe_code, reason = "machine code is trusted to be the compiler's")]
 fn deserialize(engine: &Engine, code: &[u8]) -> Result<Component, LoadError> {
     // SAFETY: the bytes came through a pipe from a process that this one started from its own executable, and
-    // the answer was complete. So they are the output of `Engine::precompile_component`.
+    // the answer was complete. So they are the output of `Engine::precompile_component`. Or they are such bytes as
+    // `KeepsCode` kept them whole, in a place that its user trusts as the program itself.
     unsafe { Component::deserialize(engine, code) }.map_err(|e| LoadError::Compile(cut(format!("{e:#}"))))
 }
 

@@ -9,7 +9,7 @@ use polity_core::binding::PolicyId;
 use sha2::{Digest, Sha256};
 use wasmtime::Engine;
 
-use crate::compile::{self, Compiler};
+use crate::compile::{self, Compiler, KeepsCode};
 use crate::confined::Bounds;
 use crate::driver::Driver;
 use crate::error::LoadError;
@@ -35,6 +35,8 @@ pub struct SandboxConfig {
     /// The most machine code that is kept, in bytes. Beyond it, the code that was unused for longest is
     /// dropped as soon as no binding runs it.
     pub kept_code: u64,
+    /// Where machine code is kept for the next process, if a process of its own compiles.
+    pub keeps: Option<Arc<dyn KeepsCode>>,
 }
 
 impl Default for SandboxConfig {
@@ -48,6 +50,7 @@ impl Default for SandboxConfig {
             compile_memory: 1 << 30,
             largest_code: 64 << 20,
             kept_code: 128 << 20,
+            keeps: None,
         }
     }
 }
@@ -149,7 +152,13 @@ impl Sandbox {
             answer: self.config.largest_code,
         };
         let (compiler, allocation) = (&self.config.compiler, self.config.allocation);
-        compiler.compile(&self.engine, allocation, bytes, bounds)
+        compiler.compile(
+            &self.engine,
+            allocation,
+            bytes,
+            bounds,
+            self.config.keeps.as_deref(),
+        )
     }
 
     /// A policy that is already loaded.
@@ -223,6 +232,6 @@ fn compile_memory(size: usize) -> u64 {
     (192 << 20) + 128 * size as u64
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -38,7 +38,7 @@ mod shape;
 mod state;
 mod wit;
 
-pub use compile::{Compiler, answer as compile_confined};
+pub use compile::{Compiler, KeepsCode, answer as compile_confined};
 pub use confined::{Bounds, Confined, Stopped, answer as answer_confined};
 pub use engine::{Sandbox, SandboxConfig};
 pub use error::LoadError;

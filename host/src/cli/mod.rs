@@ -19,15 +19,18 @@ mod stopping;
 mod top;
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use polity_clouds::Millis;
-use polity_sandbox::{Allocation, Compiler, Confined, Sandbox, SandboxConfig};
+use polity_sandbox::{Allocation, Compiler, Confined, KeepsCode, Sandbox, SandboxConfig};
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
+use crate::compiled;
 use crate::progress::Format;
 
 /// The namespace and name of the lease, where no others are given.
@@ -75,11 +78,21 @@ enum Command {
     Confined(confined::Task),
 }
 
+/// The folder in which machine code is kept for the next process. It is trusted as this program is.
+const COMPILED: &str = "POLITY_COMPILED";
+
 /// A sandbox that compiles policies in confined processes.
 fn sandbox(allocation: Allocation) -> anyhow::Result<Arc<Sandbox>> {
+    let keeps: Option<Arc<dyn KeepsCode>> = match std::env::var_os(COMPILED).filter(|path| !path.is_empty()) {
+        Some(path) => Some(Arc::new(
+            compiled::Kept::open(Path::new(&path)).context(COMPILED)?,
+        )),
+        None => None,
+    };
     let sandbox = Sandbox::new(SandboxConfig {
         allocation,
         compiler: Compiler::Child(Confined::itself()?),
+        keeps,
         ..SandboxConfig::default()
     })?;
     Ok(Arc::new(sandbox))

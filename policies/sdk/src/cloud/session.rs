@@ -19,7 +19,8 @@ pub fn open(plan: &Plan) -> CredentialAsk<Attributes> {
 pub struct Attributes {
     /// The principal as which it acts.
     pub principal: String,
-    /// The account in which it acts.
+    /// The account in which it acts; empty if the cloud has none.
+    #[serde(default)]
     pub account: String,
 }
 

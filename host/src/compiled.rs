@@ -1,0 +1,111 @@
+//! Machine code of policies and drivers, kept from one process to the next. It is code that the host runs, so the folder is as
+//! trusted as the program: it belongs to this user alone, and is used only where it is named.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::Result;
+use cap_std::fs::{Dir, OpenOptions};
+use polity_sandbox::KeepsCode;
+use sha2::{Digest as _, Sha256};
+
+use crate::private;
+
+/// The most files that are kept. Each is of a policy or driver that somebody used.
+const MOST: usize = 64;
+/// The end of a file's name.
+const ENDING: &str = ".code";
+/// The bytes of a digest, which stands before the code: a file that was cut short is none.
+const DIGEST: usize = 32;
+
+/// A folder of machine code.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    dir: Dir,
+}
+
+impl Kept {
+    /// Opens or creates the folder.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let is_own = |name: &str| name.contains(ENDING);
+        let dir = private::folder(path, is_own)?;
+        Ok(Kept { dir })
+    }
+
+    /// Removes what was kept longest until there is room for one more.
+    fn make_room(&self) -> std::io::Result<()> {
+        let mut all: Vec<(SystemTime, String)> = Vec::new();
+        for entry in self.dir.entries()? {
+            let entry = entry?;
+            let kept = entry.metadata()?.modified()?.into_std();
+            all.push((kept, entry.file_name().to_string_lossy().into_owned()));
+        }
+        all.sort_unstable();
+        let too_many = (all.len() + 1).saturating_sub(MOST);
+        for (_, name) in all.into_iter().take(too_many) {
+            self.dir.remove_file(name)?;
+        }
+        Ok(())
+    }
+}
+
+impl KeepsCode for Kept {
+    fn read(&self, name: &str) -> Option<Vec<u8>> {
+        let mut kept = Vec::new();
+        let mut file = private::open(
+            &self.dir,
+            &format!("{name}{ENDING}"),
+            OpenOptions::new().read(true),
+        )
+        .ok()?;
+        std::io::Read::read_to_end(&mut file, &mut kept).ok()?;
+        let (digest, code) = kept.split_at_checked(DIGEST)?;
+        (*digest == Sha256::digest(code)[..]).then(|| code.to_vec())
+    }
+
+    fn keep(&self, name: &str, code: &[u8]) {
+        let kept = [&Sha256::digest(code)[..], code].concat();
+        // Two processes may keep the same at once. Whoever is late finds the other's file aside gone.
+        let written = self
+            .make_room()
+            .and_then(|()| private::replace(&self.dir, &format!("{name}{ENDING}"), &kept));
+        if let Err(e) = written {
+            tracing::debug!("machine code is not kept: {e}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_read_as_it_was_kept_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("code");
+        let kept = Kept::open(&path).expect("it opens");
+        assert_eq!(kept.read("a"), None);
+        kept.keep("a", b"code");
+        let again = Kept::open(&path).expect("it opens");
+        assert_eq!(again.read("a").as_deref(), Some(&b"code"[..]));
+        let file = path.join("a.code");
+        let mut bytes = std::fs::read(&file).expect("read");
+        bytes.pop();
+        std::fs::write(&file, &bytes).expect("written");
+        assert_eq!(again.read("a"), None, "it was cut short");
+        std::fs::write(&file, b"short").expect("written");
+        assert_eq!(again.read("a"), None);
+    }
+
+    #[test]
+    fn what_was_kept_longest_goes_first() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kept = Kept::open(&folder.path().join("code")).expect("it opens");
+        for number in 0..MOST + 3 {
+            kept.keep(&format!("{number:03}"), b"code");
+        }
+        assert_eq!(kept.dir.entries().expect("entries").count(), MOST);
+        assert_eq!(kept.read("000"), None);
+        assert!(kept.read(&format!("{:03}", MOST + 2)).is_some());
+    }
+}
