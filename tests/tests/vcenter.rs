@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use polity_core::contract::Kind;
 use polity_tests::simulation::seed::Chance;
 use polity_tests::vcsim::{Vcsim, Vm};
-use serde_json::Value;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use serde_json::{Value, json};
 
 use crate::process::{Process, has_none_of};
 
@@ -135,6 +136,90 @@ async fn machines_come_and_go_on_a_vcenter_however_often_the_host_is_killed() {
     host.until(&kind(), <[Value]>::is_empty).await;
     assert_eq!(vcsim.vms(), []);
     assert_nothing_leaks(&host, &sent[0]);
+}
+
+/// An authority, and what it says of the server of this machine: the certificate of the one, certificate and key of the other.
+fn certified() -> [String; 3] {
+    let made = || -> Result<[String; 3], rcgen::Error> {
+        let key = KeyPair::generate()?;
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        let trusted = authority.self_signed(&key)?.pem();
+        let issuer = Issuer::new(authority, key);
+        let key = KeyPair::generate()?;
+        let server = CertificateParams::new(["127.0.0.1".to_owned()])?.signed_by(&key, &issuer)?;
+        Ok([trusted, server.pem(), key.serialize_pem()])
+    };
+    made().expect("certificates")
+}
+
+/// Waits until the connection is reached or not, for this reason.
+async fn until_reached(host: &mut Process, status: &str, words: &str) {
+    let connection = Kind {
+        api_version: "polity.dev/v1alpha1".into(),
+        kind: "CloudConnection".into(),
+    };
+    let is_so = |all: &[Value]| {
+        let mut conditions = all
+            .iter()
+            .flat_map(|one| one["status"]["conditions"].as_array().into_iter().flatten());
+        conditions.any(|condition| {
+            let message = condition["message"].as_str().unwrap_or_default();
+            condition["type"] == "Reachable" && condition["status"] == status && message.contains(words)
+        })
+    };
+    host.until(&connection, is_so).await;
+}
+
+#[tokio::test]
+async fn a_vcenter_whose_certificate_or_whose_password_is_wrong_is_asked_for_nothing() {
+    let [trusted, certificate, key] = certified();
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    let (certificate, key) = (file("server.pem", &certificate), file("server.key", &key));
+    let vcsim = match Vcsim::start(&["-cert", &certificate, "-key", &key]) {
+        Ok(vcsim) => vcsim,
+        Err(skip) => return skip.print(),
+    };
+    let address = format!("https://{}", vcsim.address());
+    let replaced = [
+        ("http://127.0.0.1:8989", &*address),
+        ("requeuePeriod: 5s", "requeuePeriod: 1s"),
+        (SECRET, "not-the-p4ssword"),
+    ];
+    let mut host = Process::begin("vsphere-machines", &replaced).await;
+    until_reached(&mut host, "False", "certificate").await;
+
+    let bundle = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "polity-system", "name": "vcenter-ca"},
+        "data": {"ca.crt": trusted},
+    });
+    host.cluster.apply(&bundle).await.expect("a bundle");
+    let connection = json!({
+        "apiVersion": "polity.dev/v1alpha1", "kind": "CloudConnection", "metadata": {"name": "vsphere"},
+    });
+    let trusts =
+        json!({"spec": {"caBundle": {"configMap": {"namespace": "polity-system", "name": "vcenter-ca"}}}});
+    host.patch(&connection, trusts).await;
+    until_reached(&mut host, "False", "InvalidLogin").await;
+    let machines = host.objects(&kind()).await;
+    assert!(
+        machines.iter().all(|machine| !is_in_doubt(machine)),
+        "{machines:?}"
+    );
+
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "polity-system", "name": "vsphere"},
+    });
+    host.patch(&secret, json!({"stringData": {"password": SECRET}}))
+        .await;
+    until_reached(&mut host, "True", "").await;
+    host.until(&kind(), are_running).await;
+    has_none_of(&host.recorded(), &[SECRET, TOKEN, "not-the-p4ssword"]);
 }
 
 #[tokio::test]

@@ -38,6 +38,18 @@ pub enum ManifestError {
     /// The connection's configuration does not follow its schema.
     #[error("spec.driver.configuration: {0}")]
     Configuration(String),
+    /// The connection has an address to which the login adds what stands there already.
+    #[error(
+        "spec.endpoints.{endpoint}: {address} ends in /{path}, which the login adds: name the server alone"
+    )]
+    Address {
+        /// The endpoint.
+        endpoint: String,
+        /// Its address.
+        address: String,
+        /// What the login adds.
+        path: &'static str,
+    },
     /// Its schema is none.
     #[error("its schema of the configuration does not compile: {0}")]
     Schema(String),

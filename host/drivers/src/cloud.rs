@@ -14,8 +14,8 @@ use polity_core::catalogue::Catalogue;
 use polity_core::contract::driver::Manifest;
 use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
 use polity_core::time::millis;
-use polity_http::login::{At, Plan, Session, Values as Secret, log_in, log_in_by_plan};
-use polity_http::{Incoming, Pace, Transport, unix_of};
+use polity_http::login::{At, Plan, Session, Values as Secret, added_path, log_in, log_in_by_plan};
+use polity_http::{Address, Incoming, Pace, Transport, unix_of};
 use polity_sandbox::driver::{Call, Driver, Entry, Exchange, Finding, Task};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -120,6 +120,7 @@ impl DriverCloud {
     ) -> Result<Self, ManifestError> {
         let manifest = catalogue::manifest(driver.manifest())?;
         let catalogue = catalogue::catalogue(&manifest)?;
+        check_addresses(&manifest, &connection)?;
         Ok(DriverCloud {
             reached: Reached {
                 answers: answers(&catalogue)?,
@@ -508,6 +509,24 @@ impl DriverCloud {
                 .close(&self.at(&transport, Instant::now() + CLOSED_WITHIN))
                 .await;
         }
+    }
+}
+
+/// Checks that no address ends in what the login adds.
+fn check_addresses(manifest: &Manifest, connection: &Connection) -> Result<(), ManifestError> {
+    let Some(path) = added_path(manifest.login) else {
+        return Ok(());
+    };
+    let added = format!("/{path}");
+    let ends_so = |address: &Address| address.path(&[]).trim_end_matches('/').ends_with(&added);
+    let mut endpoints = connection.endpoints.iter();
+    match endpoints.find(|(_, address)| ends_so(address)) {
+        None => Ok(()),
+        Some((endpoint, address)) => Err(ManifestError::Address {
+            endpoint: endpoint.clone(),
+            address: address.as_text(),
+            path,
+        }),
     }
 }
 

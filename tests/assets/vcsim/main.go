@@ -2,6 +2,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"log"
@@ -17,7 +18,9 @@ import (
 )
 
 func main() {
-	listen := flag.String("listen", "127.0.0.1:8989", "the `ADDRESS` of its API, without TLS")
+	listen := flag.String("listen", "127.0.0.1:8989", "the `ADDRESS` of its API")
+	cert := flag.String("cert", "", "the `FILE` with its certificate; without it there is no TLS")
+	key := flag.String("key", "", "the `FILE` with the key of its certificate")
 	user := flag.String("user", "administrator@vsphere.local", "the `NAME` of the only user")
 	password := flag.String("password", "simulated-p4ssword", "the user's `PASSWORD`")
 	name := flag.String("template", "ubuntu-24.04", "the `NAME` of the template")
@@ -59,6 +62,13 @@ func main() {
 		model.ServiceContent.About.InstanceUuid = *instance
 	}
 	model.Service.Listen = &url.URL{Host: *listen, User: url.UserPassword(*user, *password)}
+	if *cert != "" {
+		pair, err := tls.LoadX509KeyPair(*cert, *key)
+		if err != nil {
+			log.Fatal(err)
+		}
+		model.Service.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	}
 	server := model.Service.NewServer()
 	defer server.Close()
 	server.Config.Handler = late(server.Config.Handler, *by)

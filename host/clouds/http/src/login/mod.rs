@@ -102,6 +102,12 @@ fn invalid(message: &str) -> Failure {
     Failure::new(Code::InvalidArgument, message)
 }
 
+/// The path that a login and the drivers with it add to the address of a server, if there is one: an address that ends in it
+/// is a mistake.
+pub fn added_path(how: Login) -> Option<&'static str> {
+    (how == Login::VsphereSession).then_some(vsphere::PATH)
+}
+
 /// Logs in as an identity policy says.
 ///
 /// # Errors

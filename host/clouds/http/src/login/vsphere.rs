@@ -14,7 +14,7 @@ use crate::transport::{Incoming, Outgoing};
 /// The endpoint that a connection must give. Its address has no path: that is [`PATH`], which drivers add too.
 const SDK: &str = "sdk";
 /// The path of the API on every vCenter.
-const PATH: &str = "sdk";
+pub(super) const PATH: &str = "sdk";
 /// What a server is asked for that is asked nothing else.
 const CONTENT: &str = "<RetrieveServiceContent xmlns=\"urn:vim25\"><_this type=\"ServiceInstance\">ServiceInstance</_this></RetrieveServiceContent>";
 
