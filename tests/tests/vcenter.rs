@@ -205,7 +205,7 @@ async fn a_vcenter_whose_certificate_or_whose_password_is_wrong_is_asked_for_not
     let trusts =
         json!({"spec": {"caBundle": {"configMap": {"namespace": "polity-system", "name": "vcenter-ca"}}}});
     host.patch(&connection, trusts).await;
-    until_reached(&mut host, "False", "InvalidLogin").await;
+    until_reached(&mut host, "False", "vCenter refuses: Login failure").await;
     let machines = host.objects(&kind()).await;
     assert!(
         machines.iter().all(|machine| !is_in_doubt(machine)),
