@@ -1,5 +1,6 @@
 //! A server that shows what it should not.
 
+use polity_driver_aws::Aws;
 use polity_driver_sdk::Code;
 use polity_driver_sdk::test::Reply;
 use serde_json::json;
@@ -48,6 +49,22 @@ fn an_instance_of_another_owner_is_never_changed_whatever_the_filters_do() {
         assert_eq!(failure.code, Code::NotFound, "{operation}");
     }
     assert_eq!(owner.changes(), 0);
+}
+
+#[test]
+fn a_machine_is_left_alone_by_everybody_but_its_owner() {
+    let server = server();
+    let mut own = object(&server);
+    let id = own.create("web-1")["providerID"].clone();
+    let by_name = json!({"name": "web-1"});
+    let by_id = json!({"name": "web-1", "providerID": id});
+    let mut names = Vec::new();
+    for operation in ["machine.status", "machine.delete", "machine.initialize"] {
+        names.extend([(operation, by_name.clone()), (operation, by_id.clone())]);
+    }
+    // What is created is their own; lists and volumes are read.
+    let others = ["machine.create", "machine.list", "machine.volumes"];
+    own.play.is_left_alone_by_others::<Aws>(&names, &others);
 }
 
 #[test]

@@ -145,3 +145,32 @@ fn no_secret_reaches_the_driver() {
         );
     }
 }
+
+#[test]
+fn a_router_and_its_ports_are_left_alone_by_everybody_but_its_owner() {
+    let mut bench = Bench::new();
+    bench.cloud().port_for("net-1", 1, "edge");
+    bench.cloud().port_for("net-2", 2, "edge");
+    bench.cloud().router("edge", &["polity-tenant:tenant-1"]);
+    let booted = bench.call("router.boot", boot("edge", &[1])).unwrap();
+    let id = booted["id"].as_str().unwrap().to_owned();
+    bench.cloud().row(&id)["status"] = json!("ACTIVE");
+    bench.cloud().appliance_at("10.0.0.90", json!([]));
+    let named = json!({"name": "edge"});
+    let names = [
+        ("router.boot", boot("edge", &[1, 2])),
+        ("port.get", port(1)),
+        ("router.resource", named.clone()),
+        ("router.get", named.clone()),
+        ("router.alive", by_id(&id)),
+        ("router.interfaces", by_id(&id)),
+        ("router.stats", by_id(&id)),
+        ("config.push", json!({"id": id, "config": {}})),
+        ("port.attach", plug(&id, 2)),
+        ("port.detach", plug(&id, 1)),
+        ("router.delete-ports", named),
+        ("router.delete", by_id(&id)),
+    ];
+    // Images belong to nobody, and a task is read alone.
+    bench.play.is_left_alone_by_others::<OpenStack>(&names, &["image.get", "task.get"]);
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use polity_driver_sdk::prelude::*;
 use polity_driver_vsphere::VSphere;
 
-use crate::bench::{Bench, catalogue};
+use crate::bench::{Bench, by_id, catalogue};
 
 #[test]
 fn every_operation_of_both_services_is_there() {
@@ -57,4 +57,13 @@ fn a_configuration_with_unknown_fields_is_refused() {
         bench.code("vm.clone", crate::bench::clone_arguments()),
         Code::InvalidArgument
     );
+}
+
+#[test]
+fn a_vm_is_left_alone_by_everybody_but_its_owner() {
+    let mut bench = Bench::new();
+    let mut names = by_id();
+    names.push(("vm.find", json!({"instanceUuid": "owner-1"})));
+    // A template and networks belong to nobody, and a task is read alone.
+    bench.play.is_left_alone_by_others::<VSphere>(&names, &["vm.clone", "task.get"]);
 }
