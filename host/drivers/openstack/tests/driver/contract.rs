@@ -172,5 +172,7 @@ fn a_router_and_its_ports_are_left_alone_by_everybody_but_its_owner() {
         ("router.delete", by_id(&id)),
     ];
     // Images belong to nobody, and a task is read alone.
-    bench.play.is_left_alone_by_others::<OpenStack>(&names, &["image.get", "task.get"]);
+    bench
+        .play
+        .is_left_alone_by_others::<OpenStack>(&names, &["image.get", "task.get"]);
 }

@@ -65,5 +65,7 @@ fn a_vm_is_left_alone_by_everybody_but_its_owner() {
     let mut names = by_id();
     names.push(("vm.find", json!({"instanceUuid": "owner-1"})));
     // A template and networks belong to nobody, and a task is read alone.
-    bench.play.is_left_alone_by_others::<VSphere>(&names, &["vm.clone", "task.get"]);
+    bench
+        .play
+        .is_left_alone_by_others::<VSphere>(&names, &["vm.clone", "task.get"]);
 }
