@@ -12,6 +12,12 @@ const NAME: usize = 128;
 /// others of the account.
 const REST: u64 = 5_000;
 
+/// How the words of an `AuthFailure` begin that is not about the credentials but about an image: "Not authorized for images:
+/// [ami-…]".
+const NOT_FOR: &str = "Not authorized for";
+/// What it means then.
+const MAY_NOT: Meaning = means("AuthFailure", Code::PermissionDenied);
+
 /// What a code of AWS means.
 struct Meaning {
     /// The code. A star stands for any beginning or any end.
@@ -131,6 +137,12 @@ fn failed(response: &Response, action: &str, effect: Effect) -> Failure {
     let errors = errors(&response.body, action);
     let code = errors.map_or("", |errors| tree::text(errors, "Error/Code"));
     let meaning = MEANINGS.iter().find(|meaning| matches(meaning.pattern, code));
+    let words = errors.map_or("", |errors| tree::text(errors, "Error/Message"));
+    // Whoever may not use an image is known all the same: a new session would not help.
+    let meaning = match code {
+        "AuthFailure" if words.starts_with(NOT_FOR) => Some(&MAY_NOT),
+        _ => meaning,
+    };
     let canonical = meaning.map_or_else(|| by_status(response.status), |meaning| meaning.code);
     let is_refused = errors.is_some() && is_refusal(response.status);
     let is_known_token = meaning.is_some_and(|meaning| meaning.is_known_token);

@@ -59,6 +59,22 @@ fn every_code_of_aws_has_its_meaning() {
 }
 
 #[test]
+fn an_image_of_another_account_ends_no_session() {
+    for (words, code) in [
+        (
+            "Not authorized for images: [ami-12345678]",
+            Code::PermissionDenied,
+        ),
+        (
+            "AWS was not able to validate the provided access credentials",
+            Code::Unauthenticated,
+        ),
+    ] {
+        assert_eq!(status_of(error(401, "AuthFailure", words)).code, code, "{words}");
+    }
+}
+
+#[test]
 fn without_a_code_the_status_counts_and_404_means_no_machine_is_gone() {
     for (status, code) in [
         (401, Code::Unauthenticated),
