@@ -80,6 +80,7 @@ impl Walk {
             "packages" => json!(["linux-image-amd64"]),
             "networks" => json!(["net"]),
             "taints" => json!([]),
+            "volumes" => json!([{"csi": {"volumeHandle": "v"}}]),
             "labels" | "config" | "providerSpec" => json!({}),
             "cpus" | "coresPerSocket" | "memoryMiB" | "diskGiB" => json!(nth + 1),
             _ => json!("text"),
