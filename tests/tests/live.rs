@@ -87,7 +87,7 @@ fn machines(count: usize) -> tempfile::TempDir {
     };
     let all: String = (0..count).map(machine).collect();
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a}\n";
-    let scenario = "apiVersion: polity.dev/v1alpha1\nkind: Scenario\nseed: 7\ndeadline: 2h\ncloud:\n  templates: [{name: \
+    let scenario = "apiVersion: polity.dev/v1alpha1\nkind: Scenario\nseed: 7\ndeadline: 24h\ncloud:\n  templates: [{name: \
                     ubuntu-24.04}]\n  networks: [{name: vm-network}]\n";
     let write =
         |file: &str, text: &str| std::fs::write(folder.path().join(file), text).expect("it is written");

@@ -27,7 +27,7 @@ async fn run(endpoint: String) -> Output {
                 "run",
                 "--until-settled",
                 "--speed",
-                "400",
+                "60",
                 "--otlp-endpoint",
                 &endpoint,
                 "--record",
