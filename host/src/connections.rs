@@ -81,8 +81,8 @@ struct Open {
     made_of: (Value, Option<Stamp>),
     cloud: Arc<dyn Cloud>,
     transport: Arc<CurrentTransport>,
-    /// The certificates that the transport trusts.
-    trusts: Option<Vec<u8>>,
+    /// The certificates that the transport is made with.
+    tls: Option<Tls>,
     parsed: ConnectionSpec,
 }
 
@@ -278,9 +278,12 @@ impl Connections {
         let configuration = parsed.driver.configuration.clone();
         let configuration = configuration.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
         DriverCloud::check(&driver, &configuration)?;
-        let transport = match &parsed.ca_bundle {
-            None => Ok(transport(None, parsed.proxy.as_deref())?),
-            Some(_) => Err(Failure::new(Code::Unavailable, "the CA bundle was not read yet")),
+        let transport = match parsed.has_certificates() {
+            false => Ok(Transport::new(&Tls::default(), parsed.proxy.as_deref())?),
+            true => Err(Failure::new(
+                Code::Unavailable,
+                "the certificates were not read yet",
+            )),
         };
         let transport = Arc::new(CurrentTransport::new(transport));
         let credentials = parsed.credentials.as_ref().map(|secret| {
@@ -312,7 +315,7 @@ impl Connections {
             made_of,
             cloud: Arc::new(gateway),
             transport,
-            trusts: None,
+            tls: None,
             parsed,
         })
     }
@@ -354,24 +357,24 @@ impl Connections {
     /// Makes the transport of a connection anew if the certificates are others.
     async fn refresh(&self, name: &str) {
         let needed = self.known().get(name).and_then(|known| {
-            let open = known.open.as_ref()?;
-            Some((open.parsed.ca_bundle.clone()?, open.parsed.proxy.clone()))
+            let parsed = &known.open.as_ref()?.parsed;
+            parsed.has_certificates().then(|| parsed.clone())
         });
-        let Some((bundle, proxy)) = needed else {
+        let Some(parsed) = needed else {
             return;
         };
-        let read = bundle.read(&self.cluster).await;
+        let read = parsed.tls(&self.cluster).await;
         if let Some(open) = self.known().get_mut(name).and_then(|known| known.open.as_mut()) {
             match read {
-                Ok(pem) if open.trusts.as_ref() == Some(&pem) => {}
-                Ok(pem) => {
-                    let made = transport(Some(pem.clone()), proxy.as_deref());
-                    let made = made.map_err(|e| Failure::new(Code::FailedPrecondition, format!("{e:#}")));
+                Ok(tls) if open.tls.as_ref() == Some(&tls) => {}
+                Ok(tls) => {
+                    let made = Transport::new(&tls, parsed.proxy.as_deref());
+                    let made = made.map_err(|e| Failure::new(Code::FailedPrecondition, e.to_string()));
                     open.transport.replace(made);
-                    open.trusts = Some(pem);
+                    open.tls = Some(tls);
                 }
                 // What was trusted is trusted until it is known to be others.
-                Err(failure) if open.trusts.is_none() => open.transport.replace(Err(failure)),
+                Err(failure) if open.tls.is_none() => open.transport.replace(Err(failure)),
                 Err(_) => {}
             }
         }
@@ -397,14 +400,6 @@ async fn close(cloud: Arc<dyn Cloud>) {
     if let Some(cloud) = driven(&*cloud) {
         cloud.close().await;
     }
-}
-
-fn transport(authorities: Option<Vec<u8>>, proxy: Option<&str>) -> Result<Transport> {
-    let tls = Tls {
-        authorities,
-        client: None,
-    };
-    Ok(Transport::new(&tls, proxy)?)
 }
 
 /// Nobody's session: that of the connection's own credentials.

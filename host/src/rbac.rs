@@ -228,6 +228,7 @@ impl Allowed {
             ("/credentials", "secrets"),
             ("/caBundle/secret", "secrets"),
             ("/caBundle/configMap", "configmaps"),
+            ("/clientCertificate", "secrets"),
         ] {
             let text = |field: &str| spec.pointer(&format!("{at}/{field}"))?.as_str();
             if let (Some(namespace), Some(name)) = (text("namespace"), text("name")) {
@@ -382,7 +383,10 @@ mod tests {
     fn a_connection_takes_the_right_to_its_own_secret_and_certificates() {
         let mut allowed = Allowed::default();
         let bundle = json!({"configMap": {"namespace": "trust", "name": "ca"}});
-        allowed.connection(&json!({"credentials": {"namespace": "keys", "name": "aws"}, "caBundle": bundle}));
+        allowed.connection(&json!({
+            "credentials": {"namespace": "keys", "name": "aws"}, "caBundle": bundle,
+            "clientCertificate": {"namespace": "own", "name": "tls"},
+        }));
         let objects = allowed.objects("polity", ("polity-system", "polity"));
         let roles = objects.iter().filter(|object| object["kind"] == "Role");
         let rules: Value = roles
@@ -391,6 +395,7 @@ mod tests {
         let rule = |resource: &str, name: &str| json!([{"apiGroups": [""], "resources": [resource], "resourceNames": [name], "verbs": ["get"]}]);
         let expected = json!([
             ["keys", rule("secrets", "aws")],
+            ["own", rule("secrets", "tls")],
             ["trust", rule("configmaps", "ca")]
         ]);
         assert_eq!(rules, expected);

@@ -180,8 +180,12 @@ async fn a_vcenter_whose_certificate_or_whose_password_is_wrong_is_asked_for_not
         std::fs::write(&path, text).expect("written");
         path.display().to_string()
     };
-    let (certificate, key) = (file("server.pem", &certificate), file("server.key", &key));
-    let vcsim = match Vcsim::start(&["-cert", &certificate, "-key", &key]) {
+    let files = [
+        file("server.pem", &certificate),
+        file("server.key", &key),
+        file("ca.pem", &trusted),
+    ];
+    let vcsim = match Vcsim::start(&["-cert", &files[0], "-key", &files[1], "-known", &files[2]]) {
         Ok(vcsim) => vcsim,
         Err(skip) => return skip.print(),
     };
@@ -202,9 +206,17 @@ async fn a_vcenter_whose_certificate_or_whose_password_is_wrong_is_asked_for_not
     let connection = json!({
         "apiVersion": "polity.dev/v1alpha1", "kind": "CloudConnection", "metadata": {"name": "vsphere"},
     });
-    let trusts =
-        json!({"spec": {"caBundle": {"configMap": {"namespace": "polity-system", "name": "vcenter-ca"}}}});
-    host.patch(&connection, trusts).await;
+    // The server takes any certificate of its authority.
+    let own = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "polity-system", "name": "own"},
+        "type": "kubernetes.io/tls", "stringData": {"tls.crt": certificate, "tls.key": key},
+    });
+    host.cluster.apply(&own).await.expect("a Secret");
+    let known = json!({"spec": {
+        "caBundle": {"configMap": {"namespace": "polity-system", "name": "vcenter-ca"}},
+        "clientCertificate": {"namespace": "polity-system", "name": "own"},
+    }});
+    host.patch(&connection, known).await;
     until_reached(&mut host, "False", "vCenter refuses: Login failure").await;
     let machines = host.objects(&kind()).await;
     assert!(
@@ -219,7 +231,11 @@ async fn a_vcenter_whose_certificate_or_whose_password_is_wrong_is_asked_for_not
         .await;
     until_reached(&mut host, "True", "").await;
     host.until(&kind(), are_running).await;
-    has_none_of(&host.recorded(), &[SECRET, TOKEN, "not-the-p4ssword"]);
+    let line_of_key = key.lines().nth(1).expect("a key");
+    has_none_of(
+        &host.recorded(),
+        &[SECRET, TOKEN, "not-the-p4ssword", line_of_key],
+    );
 }
 
 #[tokio::test]

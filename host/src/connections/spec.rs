@@ -9,7 +9,7 @@ use polity_cluster::Cluster;
 use polity_core::binding::PolicySource;
 use polity_core::contract::{Code, Failure, Kind, ObjectQuery, ObjectRef, Question};
 use polity_drivers::Rates;
-use polity_http::{Address, Rate};
+use polity_http::{Address, Rate, Tls};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -22,7 +22,8 @@ pub(super) struct ConnectionSpec {
     endpoints: BTreeMap<String, String>,
     pub(super) region: Option<String>,
     pub(super) credentials: Option<Key>,
-    pub(super) ca_bundle: Option<CaBundle>,
+    ca_bundle: Option<CaBundle>,
+    client_certificate: Option<Key>,
     pub(super) proxy: Option<String>,
     rates: Option<RatesSpec>,
     #[serde(default)]
@@ -49,7 +50,7 @@ impl Key {
 /// Where the certificates of the authorities stand: `ca.crt` of a ConfigMap or of a Secret.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct CaBundle {
+struct CaBundle {
     config_map: Option<Key>,
     secret: Option<Key>,
 }
@@ -79,6 +80,9 @@ impl From<Limit> for Rate {
 
 /// The entry of a ConfigMap or Secret that holds certificates.
 const CA: &str = "ca.crt";
+/// The entries of a Secret of the type `kubernetes.io/tls`.
+const CERTIFICATE: &str = "tls.crt";
+const KEY: &str = "tls.key";
 
 impl ConnectionSpec {
     pub(super) fn read(spec: &Value) -> Result<Self> {
@@ -109,6 +113,32 @@ impl ConnectionSpec {
         self.networks.iter().map(read).collect()
     }
 
+    /// Whether its connections have certificates that somebody may change.
+    pub(super) fn has_certificates(&self) -> bool {
+        self.ca_bundle.is_some() || self.client_certificate.is_some()
+    }
+
+    /// The certificates, as they are now.
+    pub(super) async fn tls(&self, cluster: &Cluster) -> Result<Tls, Failure> {
+        let mut tls = Tls::default();
+        if let Some(bundle) = &self.ca_bundle {
+            tls.authorities = Some(bundle.read(cluster).await?);
+        }
+        if let Some(secret) = &self.client_certificate {
+            let mut found = cluster
+                .secret_values(Some(&secret.namespace), &secret.name, "")
+                .await?;
+            let mut entry = |name| {
+                found
+                    .values
+                    .remove(name)
+                    .ok_or_else(|| missing("Secret", secret, name))
+            };
+            tls.client = Some((entry(CERTIFICATE)?, entry(KEY)?));
+        }
+        Ok(tls)
+    }
+
     pub(super) fn rates(&self) -> Rates {
         let Some(given) = &self.rates else {
             return Rates::default();
@@ -123,11 +153,7 @@ impl ConnectionSpec {
 
 impl CaBundle {
     /// The certificates in PEM, as they are now.
-    pub(super) async fn read(&self, cluster: &Cluster) -> Result<Vec<u8>, Failure> {
-        let missing = |what: &str, key: &Key| {
-            let message = format!("{what} {}/{} has no entry {CA}", key.namespace, key.name);
-            Failure::new(Code::NotFound, message)
-        };
+    async fn read(&self, cluster: &Cluster) -> Result<Vec<u8>, Failure> {
         match (&self.config_map, &self.secret) {
             (Some(key), None) => {
                 let question = Question::Object(ObjectQuery {
@@ -137,11 +163,14 @@ impl CaBundle {
                 });
                 let object = cluster.read(&question).await?;
                 let text = object["data"][CA].as_str();
-                Ok(text.ok_or_else(|| missing("ConfigMap", key))?.as_bytes().to_vec())
+                Ok(text
+                    .ok_or_else(|| missing("ConfigMap", key, CA))?
+                    .as_bytes()
+                    .to_vec())
             }
             (None, Some(key)) => {
                 let mut found = cluster.secret_values(Some(&key.namespace), &key.name, "").await?;
-                found.values.remove(CA).ok_or_else(|| missing("Secret", key))
+                found.values.remove(CA).ok_or_else(|| missing("Secret", key, CA))
             }
             _ => Err(Failure::new(
                 Code::InvalidArgument,
@@ -149,6 +178,14 @@ impl CaBundle {
             )),
         }
     }
+}
+
+fn missing(what: &str, key: &Key, entry: &str) -> Failure {
+    let Key { namespace, name } = key;
+    Failure::new(
+        Code::NotFound,
+        format!("{what} {namespace}/{name} has no entry {entry}"),
+    )
 }
 
 fn config_map(key: &Key) -> ObjectRef {

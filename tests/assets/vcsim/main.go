@@ -3,6 +3,7 @@ package main
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"flag"
 	"fmt"
 	"log"
@@ -21,6 +22,7 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:8989", "the `ADDRESS` of its API")
 	cert := flag.String("cert", "", "the `FILE` with its certificate; without it there is no TLS")
 	key := flag.String("key", "", "the `FILE` with the key of its certificate")
+	known := flag.String("known", "", "the `FILE` with the authority by whose certificates its clients are known")
 	user := flag.String("user", "administrator@vsphere.local", "the `NAME` of the only user")
 	password := flag.String("password", "simulated-p4ssword", "the user's `PASSWORD`")
 	name := flag.String("template", "ubuntu-24.04", "the `NAME` of the template")
@@ -68,6 +70,17 @@ func main() {
 			log.Fatal(err)
 		}
 		model.Service.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+		if *known != "" {
+			authority, err := os.ReadFile(*known)
+			if err != nil {
+				log.Fatal(err)
+			}
+			strict := model.Service.TLS.Clone()
+			strict.ClientAuth, strict.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
+			strict.ClientCAs.AppendCertsFromPEM(authority)
+			// The simulator itself sets how strict it is, in the configuration that it was given.
+			model.Service.TLS.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return strict, nil }
+		}
 	}
 	server := model.Service.NewServer()
 	defer server.Close()

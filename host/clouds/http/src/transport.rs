@@ -101,7 +101,7 @@ pub struct Lost {
 }
 
 /// Whom a connection trusts, and how it shows who it is.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tls {
     /// Certificates in PEM of the authorities that are trusted; `None` trusts those of the system.
     pub authorities: Option<Vec<u8>>,
