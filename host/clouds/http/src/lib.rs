@@ -1,7 +1,7 @@
 //! HTTP to clouds: who connects, who logs in, who signs.
 //!
 //! ```text
-//! Outgoing ─ login/*: adds a token or a signature ─ pace.rs: waits its turn ─ transport.rs: TLS, proxy ─→ a server
+//! Outgoing ─ login/*: adds a token or a signature ─ pace.rs: waits its turn ─ transport.rs: TLS, proxy, breaker.rs ─→ a server
 //! Incoming ←──────────────── bounded, no redirect is followed ────────────────────┘
 //! ```
 //!
@@ -12,6 +12,7 @@
 //! for the caller to decide; a [`Lost`] says whether anything was sent.
 
 mod address;
+mod breaker;
 pub mod login;
 mod pace;
 mod transport;

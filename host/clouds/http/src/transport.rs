@@ -18,6 +18,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::address::{Address, query};
+use crate::breaker::Breaker;
 
 /// The most bytes of a response's body.
 const LARGEST: usize = 4 << 20;
@@ -128,6 +129,7 @@ pub enum BadTls {
 pub struct Transport {
     client: Way,
     from: Arc<str>,
+    breaker: Arc<Breaker>,
 }
 
 /// Directly, or through the tunnel of a proxy.
@@ -168,19 +170,35 @@ impl Transport {
         Ok(Transport {
             client,
             from: format!("polity/{}", env!("CARGO_PKG_VERSION")).into(),
+            breaker: Arc::default(),
         })
     }
 
     /// Sends a request once, and reads its response until this moment.
     pub async fn send(&self, request: &Outgoing, until: Instant) -> Result<Incoming, Lost> {
-        let what = format!("{} {}", request.method, request.address.host());
+        let host = request.address.host();
+        let what = format!("{} {host}", request.method);
         let ready = self.request(request).map_err(|why| Lost {
             failure: Failure::new(Code::InvalidArgument, format!("{what}: {why}")),
             sent: false,
         })?;
+        if !self.breaker.lets_through(host) {
+            let message =
+                format!("{what}: nobody was there some times in a row, so only one request at a time looks");
+            return Err(Lost {
+                failure: Failure::new(Code::Unavailable, message),
+                sent: false,
+            });
+        }
         let answered = tokio::time::timeout_at(until, self.exchange(ready)).await;
+        let was_found = match &answered {
+            Ok(Ok(_)) => true,
+            Ok(Err(lost)) => lost.sent,
+            Err(_) => false,
+        };
+        self.breaker.found(host, was_found);
         let late = || Lost {
-            failure: Failure::new(Code::DeadlineExceeded, format!("{what}: no response in time")),
+            failure: Failure::new(Code::DeadlineExceeded, "no response in time"),
             sent: true,
         };
         answered.unwrap_or_else(|_| Err(late())).map_err(|lost| Lost {
