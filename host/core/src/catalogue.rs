@@ -152,7 +152,7 @@ pub struct Catalogue {
     /// The operations by name, such as `vm.clone`.
     pub operations: BTreeMap<String, Operation>,
     /// The operations that its services need not have, and that it lacks: a policy that needs one is loaded all the
-    /// same, and is answered [`Code::Unimplemented`](crate::contract::Code::Unimplemented).
+    /// same, and is answered [`Code::Unimplemented`].
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub lacks: BTreeSet<String>,
     /// The credential plans; `None` if the cloud has no sessions of its own.
