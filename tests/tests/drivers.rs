@@ -476,7 +476,8 @@ async fn a_server_that_never_answers_costs_the_operation_its_time_and_no_more() 
             .message
             .contains("no response in time")
     );
-    assert_eq!(count, 1, "there is no time left for another try");
+    // On a clock that jumps the time may be over before the server has read it.
+    assert!(count <= 1, "there is no time left for another try: {count}");
     let create = json!({"send": [{"effect": "create"}]});
     let (answer, _) = steps(&server, "machine.create", json!([create, "fail"])).await;
     let failure = answer.expect_err("it never answers");
