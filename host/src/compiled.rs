@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::Result;
-use cap_std::fs::{Dir, OpenOptions};
+use cap_std::fs::Dir;
 use polity_sandbox::KeepsCode;
 use sha2::{Digest as _, Sha256};
 
@@ -51,14 +51,7 @@ impl Kept {
 
 impl KeepsCode for Kept {
     fn read(&self, name: &str) -> Option<Vec<u8>> {
-        let mut kept = Vec::new();
-        let mut file = private::open(
-            &self.dir,
-            &format!("{name}{ENDING}"),
-            OpenOptions::new().read(true),
-        )
-        .ok()?;
-        std::io::Read::read_to_end(&mut file, &mut kept).ok()?;
+        let kept = private::bytes(&self.dir, &format!("{name}{ENDING}")).ok()??;
         let (digest, code) = kept.split_at_checked(DIGEST)?;
         (*digest == Sha256::digest(code)[..]).then(|| code.to_vec())
     }

@@ -121,9 +121,15 @@ pub(crate) fn open(dir: &Dir, name: &str, options: &mut OpenOptions) -> io::Resu
 
 /// Reads a file; `None` if it does not exist.
 pub(crate) fn read(dir: &Dir, name: &str) -> io::Result<Option<String>> {
-    let mut text = String::new();
+    let text = bytes(dir, name)?.map(String::from_utf8).transpose();
+    text.map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+/// The same of a file that is no text.
+pub(crate) fn bytes(dir: &Dir, name: &str) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
     match open(dir, name, OpenOptions::new().read(true)) {
-        Ok(mut file) => file.read_to_string(&mut text).map(|_| Some(text)),
+        Ok(mut file) => file.read_to_end(&mut bytes).map(|_| Some(bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
     }

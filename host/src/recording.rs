@@ -156,10 +156,7 @@ struct Open {
 impl Open {
     fn new(path: &Path, header: &str, keep_all: bool) -> Result<Self> {
         let dir = private::folder(path, |name| FOLDERS.contains(&name))?;
-        let subfolder = |name: &str| {
-            let opened = private::subfolder(&dir, name);
-            opened.with_context(|| format!("cannot open {}", path.join(name).display()))
-        };
+        let subfolder = |name: &str| subfolder(path, &dir, name);
         Ok(Open {
             policies: subfolder("policies")?,
             segments: Segments::new(subfolder("passes")?, header, (!keep_all).then_some(RING))?,
@@ -174,6 +171,12 @@ impl Open {
         }
         Ok(())
     }
+}
+
+/// Opens a folder inside that of a recording.
+fn subfolder(path: &Path, dir: &Dir, name: &str) -> Result<Dir> {
+    let opened = private::subfolder(dir, name);
+    opened.with_context(|| format!("cannot open {}", path.join(name).display()))
 }
 
 /// Refuses a segment of another format. If a crash damaged the header, its format is unknown, and reading its

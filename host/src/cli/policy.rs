@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::crds::{carried, defined};
 use crate::display::printable;
-use crate::policies;
+use crate::policies::Policies;
 use crate::progress::{Format, print, print_json, say};
 
 /// Look at policies.
@@ -141,14 +141,13 @@ fn kind_of(kind: &Kind) -> String {
 
 /// Loads a policy: a wasm file, or the folder of a crate, which cargo builds.
 pub(super) fn load(path: &Path, format: Format) -> Result<(Arc<polity_sandbox::Policy>, Arc<[u8]>)> {
-    let sandbox = super::sandbox(polity_sandbox::Allocation::default())?;
-    let (folder, source) = source(path);
-    let says = Box::new(move |message: &str| say(format, message));
-    policies::Policies::new(sandbox, &folder, true, says).load(&source)
+    let (policies, source) = named(path, format)?;
+    policies.load(&source)
 }
 
-/// A wasm file, or the folder of a crate, as a source in the folder above it.
-pub(super) fn source(path: &Path) -> (PathBuf, PolicySource) {
+/// A wasm file, or the folder of a crate, as a source in the folder above it, and what loads it from there.
+pub(super) fn named(path: &Path, format: Format) -> Result<(Policies, PolicySource)> {
+    let sandbox = super::sandbox(polity_sandbox::Allocation::default())?;
     // `.` has no name of its own.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path
@@ -164,5 +163,6 @@ pub(super) fn source(path: &Path) -> (PathBuf, PolicySource) {
         configuration: None,
         writes: None,
     };
-    (folder.to_owned(), source)
+    let says = Box::new(move |message: &str| say(format, message));
+    Ok((Policies::new(sandbox, folder, true, says), source))
 }

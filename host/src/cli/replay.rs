@@ -7,13 +7,11 @@ use anyhow::Result;
 use clap::Args;
 use polity_drivers::{Difference, Exchanged, Part};
 use polity_kube_rules::time::rfc3339;
-use polity_sandbox::Allocation;
 use serde_json::json;
 
 use super::policy;
 use super::recorded::{Recorded, warn_of_damage};
 use crate::display::printable;
-use crate::policies::Policies;
 use crate::progress::{Format, print, print_json, say};
 
 /// Play what a host recorded to another driver, and show what it would have done otherwise.
@@ -35,9 +33,7 @@ pub(super) struct Replay {
 
 impl Replay {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
-        let (folder, source) = policy::source(&self.driver);
-        let says = Box::new(move |message: &str| say(format, message));
-        let policies = Policies::new(super::sandbox(Allocation::default())?, &folder, true, says);
+        let (policies, source) = policy::named(&self.driver, format)?;
         let driver = policies.driver(&source)?;
         let (folder, recording) = self.recorded.open()?;
         let (mut all, mut differing) = (0_u64, 0_u64);

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use polity_drivers::{Exchanged, Keeps};
 
 use super::segments::Segments;
-use super::{EXCHANGES, FOLDERS};
+use super::{EXCHANGES, FOLDERS, subfolder};
 use crate::private;
 
 /// The most bytes that are kept, as they lie on the disk.
@@ -32,10 +32,7 @@ impl Exchanges {
 
     fn open(&self) -> Result<Segments> {
         let dir = private::folder(&self.path, |name| FOLDERS.contains(&name))?;
-        let folder = private::subfolder(&dir, EXCHANGES);
-        let folder =
-            folder.with_context(|| format!("cannot open {}", self.path.join(EXCHANGES).display()))?;
-        Segments::new(folder, &self.header, Some(RING))
+        Segments::new(subfolder(&self.path, &dir, EXCHANGES)?, &self.header, Some(RING))
     }
 
     fn write(&self, exchanged: &Exchanged) -> Result<()> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use polity_tests::host_harness::backend::Backend;
+use polity_tests::host_harness::story::Story;
 use polity_tests::specified::mcm as specified;
 use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
@@ -72,10 +73,7 @@ async fn scenario_09_a_deletion_goes_on_after_a_crash_in_any_step(on: &dyn Backe
 }
 
 /// A machine whose VM somebody removed a moment ago, and which is being deleted.
-async fn without_its_vm(
-    on: &dyn Backend,
-    configuration: Value,
-) -> (polity_tests::host_harness::story::Story, usize) {
+async fn without_its_vm(on: &dyn Backend, configuration: Value) -> (Story, usize) {
     let vanishes = json!({"vm": "m-1", "at": "5m", "does": "vanish"});
     let story = running(on, json!({"events": [vanishes]}), configuration).await;
     story.until_vms(<[_]>::is_empty).await;
@@ -206,10 +204,7 @@ async fn mcm_d21_a_driver_that_is_away_is_asked_again_soon(on: &dyn Backend) {
     .map(away);
     let story = running(on, json!({"faults": faults}), json!({})).await;
     until_second(&story, 300).await;
-    let done = story.passes().len();
-    story.delete().await;
-    until_gone(&story).await;
-    let told = told(&story).split_off(done);
+    let told = told_of_its_end(&story).await;
     assert_eq!(
         told[1..5],
         ["D09 D12 D13 D15 D16 D17 D21 D23 D26 Short"; 4],
@@ -224,12 +219,17 @@ async fn mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain(on: &dyn Ba
     let fault = json!({"operation": "machine.status", "from": "5m", "then": cannot});
     let story = running(on, json!({"faults": [fault]}), json!({})).await;
     until_second(&story, 300).await;
-    let done = story.passes().len();
-    story.delete().await;
-    until_gone(&story).await;
-    let told = told(&story).split_off(done);
+    let told = told_of_its_end(&story).await;
     assert_eq!(told[1], "D09 D12 D13 D15 D16 D17 D20 D24 D26 Short");
     assert_eq!(told[2..], ORDERLY[2..]);
+}
+
+/// Deletes the machine, waits until it is gone, and tells the passes since then.
+async fn told_of_its_end(story: &Story) -> Vec<String> {
+    let done = story.passes().len();
+    story.delete().await;
+    until_gone(story).await;
+    told(story).split_off(done)
 }
 
 async fn mcm_x02_a_machine_that_is_not_set_up_yet_can_go(on: &dyn Backend) {
@@ -237,10 +237,7 @@ async fn mcm_x02_a_machine_that_is_not_set_up_yet_can_go(on: &dyn Backend) {
     let fails = json!({"operation": "machine.initialize", "then": {"fail": {"code": "permission-denied"}}});
     let story = planted(on, json!({"machines": machines, "faults": [fails]}), json!({})).await;
     story.until_is(PHASE, "CrashLoopBackOff").await;
-    let done = story.passes().len();
-    story.delete().await;
-    until_gone(&story).await;
-    let told = told(&story).split_off(done);
+    let told = told_of_its_end(&story).await;
     assert_eq!(
         told,
         [
@@ -259,10 +256,7 @@ async fn mcm_x42_a_vm_that_is_not_on_record_is_deleted_before_its_machine_goes(o
     let gone = json!({"operation": "machine.status", "from": "5m", "then": {"fail": {"code": "not-found"}}});
     let story = running(on, json!({"faults": [gone]}), json!({})).await;
     until_second(&story, 300).await;
-    let done = story.passes().len();
-    story.delete().await;
-    until_gone(&story).await;
-    let told = told(&story).split_off(done);
+    let told = told_of_its_end(&story).await;
     assert_eq!(
         told,
         [
@@ -283,10 +277,7 @@ async fn mcm_x43_a_machine_is_kept_while_its_vms_cannot_be_listed(on: &dyn Backe
         |code: &str| json!({"operation": "machine.list", "count": 1, "then": {"fail": {"code": code}}});
     let faults = ["unavailable", "permission-denied", "unimplemented"].map(fails);
     let story = running(on, json!({"faults": faults}), json!({})).await;
-    let done = story.passes().len();
-    story.delete().await;
-    until_gone(&story).await;
-    let told = told(&story).split_off(done);
+    let told = told_of_its_end(&story).await;
     assert_eq!(told[..5], ORDERLY[..5]);
     assert_eq!(told[5..], ["X43 Short", "X43 Long", "X40 settled"]);
 }
@@ -294,10 +285,7 @@ async fn mcm_x43_a_machine_is_kept_while_its_vms_cannot_be_listed(on: &dyn Backe
 async fn mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon(on: &dyn Backend) {
     let fails = json!({"operation": "machine.delete", "count": 2, "then": {"fail": {"code": "unavailable"}}});
     let story = running(on, json!({"faults": [fails]}), json!({})).await;
-    let done = story.passes().len();
-    story.delete().await;
-    until_gone(&story).await;
-    let told = told(&story).split_off(done);
+    let told = told_of_its_end(&story).await;
     assert_eq!(told[3..5], ["X22 Short", "X22 Short"]);
     assert_eq!(told[5..], ORDERLY[3..]);
 }
