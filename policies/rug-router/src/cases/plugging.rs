@@ -51,6 +51,14 @@ rug_x14_what_was_plugged_in_is_waited_for:
 rug_x14_a_vm_that_does_not_answer_meanwhile_is_waited_for:
     replugging(9).fails("router.interfaces", Code::Unavailable).takes_slowly("X14", "REPLUG_VM");
 
+rug_x14_what_may_be_plugged_in_all_the_same_is_waited_for:
+    plugging(9).loses("port.attach").acts([ATTACH]).takes_slowly("X14", "REPLUG_VM");
+
+rug_25_what_may_be_plugged_in_and_does_not_show_in_time_is_made_anew:
+    plugging(10).loses("port.attach").acts([ATTACH])
+        .takes("25", "STOP_VM").vm("R").writes(left()).event("ReplugFailed")
+        .explains("ReplugFailed", "the VM does not show its networks after 10s");
+
 rug_24_the_vm_shows_its_networks:
     plugging(5).answers("router.get", both()).answers("router.interfaces", interfaces(&[SECOND_MAC, MAC]))
         .takes("24", "CONFIG").writes(left()).writes(json!({"ports": [MAC, SECOND_MAC]}));
