@@ -12,7 +12,7 @@ use polity_core::binding::{
     self, API_VERSION, Binding, BindingSpec, KIND, Limits, LoadedPolicy, PolicySource,
 };
 use polity_core::call::{Scope, WatchEvent, Write};
-use polity_core::contract::{Kind, ListQuery, Manifest, Precondition, Question, Role};
+use polity_core::contract::{Failure, Kind, ListQuery, Manifest, Precondition, Question, Role};
 use polity_core::controller::Health;
 use polity_core::grants::{self, Grants};
 use polity_core::object::Object;
@@ -256,12 +256,18 @@ impl Bindings {
         self.busy.insert(name.clone());
         let (cluster, selection) = (self.cluster.clone(), self.selection.clone());
         tokio::spawn(async move {
-            prepare(&clouds, &selection, &object).await;
-            let loading = tokio::task::spawn_blocking(move || load_guarded(&policies, &clouds, &object));
-            let result = match loading.await {
-                Ok(Ok(ready)) => fits_the_cluster(&cluster, &selection, ready).await,
-                Ok(Err(problem)) => Err(problem),
-                Err(e) => Err(Problem::new(format!("loading was stopped: {e}"))),
+            let loaded = match prepare(&clouds, &object).await {
+                Ok(()) => {
+                    let loading =
+                        tokio::task::spawn_blocking(move || load_guarded(&policies, &clouds, &object));
+                    let stopped = |e| Err(Problem::new(format!("loading was stopped: {e}")));
+                    loading.await.unwrap_or_else(stopped)
+                }
+                Err(problem) => Err(problem),
+            };
+            let result = match loaded {
+                Ok(ready) => fits_the_cluster(&cluster, &selection, ready).await,
+                Err(problem) => Err(problem),
             };
             let loaded = Loaded { name, serial, result };
             let _ = sender.send(News::Loaded(Box::new(loaded))).await;
@@ -423,16 +429,16 @@ async fn fits_the_cluster(
     }
 }
 
-/// Looks at what a change of the binding's cloud has to regard.
-async fn prepare(clouds: &Clouds, selection: &Selection, object: &Object) {
-    let cloud = object.at("spec.cloud.name");
-    let cloud = cloud.as_ref().and_then(Value::as_str);
-    if let Some((connections, cloud)) = clouds.connections().zip(cloud)
-        && let Err(failure) = connections.prepare(cloud, selection.namespaces.as_deref()).await
-    {
-        // What is found out too late is not lost: a driver answers `DriverTooNew` to an entry that it cannot find.
-        tracing::warn!(connection = cloud, %failure, "whether entries need its driver cannot be looked at");
-    }
+/// Holds the connection that a binding names, and looks at what its change has to regard.
+async fn prepare(clouds: &Clouds, object: &Object) -> Result<(), Problem> {
+    let Some((connections, cloud)) = clouds.connections().zip(object.str_at("spec.cloud.name")) else {
+        return Ok(());
+    };
+    let prepared = connections.prepare(&cloud).await;
+    prepared.map_err(|failure| Problem {
+        again: Some(Instant::now() + LOOK_AGAIN_EVERY),
+        ..Problem::new(format!("spec.cloud: {failure}"))
+    })
 }
 
 /// Loads a binding and catches panics. A bug that one binding triggers must not stop the others.
@@ -454,8 +460,11 @@ fn load_guarded(policies: &Policies, clouds: &Clouds, object: &Object) -> Result
         })
 }
 
-/// The bindings in the cluster; empty if they cannot be listed.
-pub(crate) async fn standing(cluster: &Cluster) -> Vec<Value> {
+/// The bindings in the cluster.
+///
+/// # Errors
+/// They cannot be read.
+pub(crate) async fn standing(cluster: &Cluster) -> Result<Vec<Value>, Failure> {
     let query = ListQuery {
         latest: true,
         ..ListQuery::all(Kind {
@@ -463,9 +472,9 @@ pub(crate) async fn standing(cluster: &Cluster) -> Vec<Value> {
             kind: KIND.into(),
         })
     };
-    match cluster.read(&Question::Objects(query)).await {
-        Ok(Value::Array(bindings)) => bindings,
-        _ => Vec::new(),
+    match cluster.read(&Question::Objects(query)).await? {
+        Value::Array(bindings) => Ok(bindings),
+        _ => Ok(Vec::new()),
     }
 }
 

@@ -1,12 +1,14 @@
 //! CloudConnections: from an object of the cluster to a cloud that is reached through a driver, and back to its
 //! status.
 
+mod hold;
 mod in_use;
 mod spec;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,13 +20,16 @@ use polity_core::binding::API_VERSION;
 use polity_core::call::{Scope, Session, WatchEvent};
 use polity_core::contract::{Code, Failure, Kind};
 use polity_core::object::Object;
-use polity_drivers::{Connection, Credentials, CurrentTransport, DriverCloud, Keeps};
+use polity_drivers::{Calls, Connection, Credentials, CurrentTransport, DriverCloud, Keeps};
 use polity_http::login::Values;
 use polity_http::{Pace, Tls, Transport};
 use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::policies::{Policies, Stamp};
+use crate::selection::Selection;
+use hold::Hold;
+use in_use::Governed;
 pub(crate) use in_use::StampInUse;
 use spec::{ConnectionSpec, Key};
 use status::Used;
@@ -48,6 +53,10 @@ pub struct Connections {
     pace: Arc<Pace>,
     /// Takes what drivers exchange.
     keeps: Option<Arc<dyn Keeps>>,
+    /// The name of this replica in statuses.
+    replica: String,
+    governed: Governed,
+    hold: Hold,
     known: Mutex<BTreeMap<String, Known>>,
 }
 
@@ -61,8 +70,8 @@ struct Known {
     problem: Option<String>,
     /// The stamps of entries that the next driver must find.
     in_use: BTreeSet<u32>,
-    /// The status that was written last, and when.
-    written: Option<(Instant, Value)>,
+    /// When the status was written last.
+    written: Option<Instant>,
 }
 
 impl Known {
@@ -83,6 +92,8 @@ struct Open {
     transport: Arc<CurrentTransport>,
     /// The certificates that the transport is made with.
     tls: Option<Tls>,
+    /// How many hosts ask its servers now.
+    hosts: Arc<AtomicU32>,
     parsed: ConnectionSpec,
 }
 
@@ -97,6 +108,9 @@ impl Connections {
         never: Vec<IpAddr>,
     ) -> Self {
         Connections {
+            hold: Hold::of(cluster.lease_name()),
+            governed: Governed::default(),
+            replica: String::new(),
             never,
             cluster,
             policies,
@@ -112,6 +126,12 @@ impl Connections {
     /// What drivers exchange is kept.
     pub fn kept_by(mut self, keeps: Arc<dyn Keeps>) -> Self {
         self.keeps = Some(keeps);
+        self
+    }
+
+    /// For this replica of a host, which is for these bindings and namespaces.
+    pub fn used_by(mut self, replica: &str, selection: Selection) -> Self {
+        (self.replica, self.governed) = (replica.to_owned(), Governed::of(selection));
         self
     }
 
@@ -209,11 +229,16 @@ impl Connections {
         self.known().contains_key(name)
     }
 
-    /// Looks, before a driver takes the place of another, at which stamps entries have.
+    /// Before a binding that names a connection is loaded: sees to it that the connection does not go, and looks, if its
+    /// driver takes the place of another, at which stamps entries have.
     ///
     /// # Errors
-    /// The objects cannot be read.
-    pub(crate) async fn prepare(&self, name: &str, namespaces: Option<&[String]>) -> Result<(), Failure> {
+    /// The connection is being deleted, or cannot be written.
+    pub(crate) async fn prepare(&self, name: &str) -> Result<(), Failure> {
+        if !self.has(name) {
+            return Ok(());
+        }
+        self.hold.take(&self.cluster, name).await?;
         let stamp = self.stamp(name);
         let is_swapped = |known: &Known| {
             let open = known.open.as_ref();
@@ -222,9 +247,16 @@ impl Connections {
         if !self.known().get(name).is_some_and(is_swapped) {
             return Ok(());
         }
-        let in_use = in_use::stamps(&self.cluster, name, namespaces).await?;
-        if let Some(known) = self.known().get_mut(name) {
-            known.in_use = in_use;
+        match in_use::stamps(&self.cluster, name, &self.governed).await {
+            Ok(in_use) => {
+                if let Some(known) = self.known().get_mut(name) {
+                    known.in_use = in_use;
+                }
+            }
+            // What is found out too late is not lost: a driver answers `DriverTooNew` to an entry that it cannot find.
+            Err(failure) => {
+                tracing::warn!(connection = name, %failure, "whether entries need its driver cannot be looked at");
+            }
         }
         Ok(())
     }
@@ -296,7 +328,9 @@ impl Connections {
             });
             credentials
         });
+        let hosts = Arc::default();
         let connection = Connection {
+            hosts: Arc::clone(&hosts),
             name: name.to_owned(),
             configuration,
             endpoints: parsed.addresses()?,
@@ -309,48 +343,108 @@ impl Connections {
             keeps: self.keeps.clone(),
         };
         let (pace, clock) = (self.pace.clone(), self.clock.clone());
-        let cloud = DriverCloud::new(Arc::new(driver), connection, pace, clock.clone())?;
+        let cloud = DriverCloud::new(driver, connection, pace, clock.clone())?;
         let gateway = Gateway::new(cloud, self.secrets.clone(), clock, Sessions::new(self.seed))?;
         Ok(Open {
             made_of,
             cloud: Arc::new(gateway),
             transport,
             tls: None,
+            hosts,
             parsed,
         })
     }
 
-    /// Reads certificates again, and says of each open connection how it stands.
+    /// Reads certificates again, holds the connections that bindings name, lets go of the others, and says of each how it
+    /// stands.
     async fn look(&self) {
         let names: Vec<String> = self.known().keys().cloned().collect();
+        if names.is_empty() {
+            return;
+        }
+        for name in &names {
+            self.refresh(name).await;
+        }
+        let bindings = match self.governed.bindings(&self.cluster).await {
+            Ok(bindings) => bindings,
+            Err(failure) => {
+                tracing::debug!(%failure, "bindings cannot be looked at");
+                return;
+            }
+        };
         for name in names {
-            self.refresh(&name).await;
-            let used = match self.get(&name) {
-                Some(cloud) => Some(used(&*cloud, &name).await),
+            let named_by = hold::named_by(&name, &bindings);
+            let used = match named_by {
+                Some(_) => Some(self.used(&name).await),
                 None => None,
             };
-            let write = self.known().get_mut(&name).and_then(|known| {
-                let object = known.object.as_ref()?;
-                let status = status::status(object, known.problem.as_deref(), used.as_ref(), &self.clock);
-                let is_written = known.written.as_ref().is_some_and(|(at, written)| {
-                    let is_recent = at.elapsed() < COUNT_EVERY;
-                    *written == status
-                        || (is_recent && status::but_for_counts(written) == status::but_for_counts(&status))
-                });
-                if is_written {
-                    return None;
-                }
-                known.written = Some((Instant::now(), status.clone()));
-                Some(status::write(object, status))
-            });
-            if let Some(write) = write
-                && let Err(failure) = self.cluster.write(&write).await
-            {
-                tracing::debug!(connection = name, %failure, "its status is not written");
-                if let Some(known) = self.known().get_mut(&name) {
-                    known.written = None;
-                }
+            let needs = self.hold(&name, named_by).await;
+            self.say(&name, used, needs).await;
+        }
+    }
+
+    /// Holds a connection that bindings name, and lets go of one that nobody needs. What needs a connection that is
+    /// deleted.
+    async fn hold(&self, name: &str, named_by: Option<String>) -> Option<String> {
+        let object = self.known().get(name)?.object.clone()?;
+        let (is_held, is_deleting) = (self.hold.is_on(&object), object.is_deleting());
+        let needs = match named_by {
+            Some(needs) if is_held || is_deleting => Ok(Some(needs)),
+            Some(needs) => self.hold.take(&self.cluster, name).await.map(|()| Some(needs)),
+            None if is_held => self.hold.release(&self.cluster, name, &self.governed).await,
+            None => Ok(None),
+        };
+        let needs = needs.unwrap_or_else(|failure| {
+            tracing::debug!(connection = name, %failure, "whether it is needed cannot be looked at");
+            None
+        });
+        needs.filter(|_| is_deleting)
+    }
+
+    /// Writes the status of a connection, if it says something new or is to be renewed.
+    async fn say(&self, name: &str, used: Option<Used>, needs: Option<String>) {
+        let write = self.known().get_mut(name).and_then(|known| {
+            let object = known.object.as_ref()?;
+            let (used, needs) = (used.as_ref(), needs.as_deref());
+            let status = status::status(object, &self.replica, used, needs, self.clock.now().unix);
+            if let Some(open) = &known.open {
+                open.hosts.store(status.asking, Ordering::Relaxed);
             }
+            let is_due = known.written.is_none_or(|at| at.elapsed() >= COUNT_EVERY);
+            if !status.is_news && !(is_due && used.is_some()) {
+                return None;
+            }
+            known.written = Some(Instant::now());
+            Some(status::write(object, status.patch))
+        });
+        if let Some(write) = write
+            && let Err(failure) = self.cluster.write(&write).await
+        {
+            tracing::debug!(connection = name, %failure, "its status is not written");
+            if let Some(known) = self.known().get_mut(name) {
+                known.written = None;
+            }
+        }
+    }
+
+    /// How this replica uses a connection.
+    async fn used(&self, name: &str) -> Used {
+        let problem = self.known().get(name).and_then(|known| known.problem.clone());
+        let Some(cloud) = self.get(name) else {
+            return Used {
+                problem,
+                reached: None,
+                calls: Calls::default(),
+                throttled: None,
+            };
+        };
+        let reached = Some(cloud.site(&nobody(name)).await);
+        let (calls, throttled) = driven(&*cloud).map(DriverCloud::traffic).unwrap_or_default();
+        Used {
+            problem,
+            reached,
+            calls,
+            throttled,
         }
     }
 
@@ -385,16 +479,6 @@ fn driven(cloud: &dyn Cloud) -> Option<&DriverCloud> {
     cloud.adapter()?.downcast_ref()
 }
 
-async fn used(cloud: &dyn Cloud, name: &str) -> Used {
-    let reached = cloud.site(&nobody(name)).await;
-    let (calls, throttled) = driven(cloud).map(DriverCloud::traffic).unwrap_or_default();
-    Used {
-        reached,
-        calls,
-        throttled,
-    }
-}
-
 /// Ends the sessions of a cloud. What is under way in one of them fails, and is tried again in a new one.
 async fn close(cloud: Arc<dyn Cloud>) {
     if let Some(cloud) = driven(&*cloud) {
@@ -409,6 +493,7 @@ fn nobody(cloud: &str) -> Session {
         handle: None,
         owner: String::new(),
         tenant: String::new(),
+        tenant_queue: Arc::default(),
         namespace: None,
     }
 }

@@ -124,7 +124,7 @@ impl Manifests {
     /// cluster. Compiling takes real time, which a fast clock would turn into hours. Errors are reported when
     /// the policy is loaded.
     pub(crate) async fn compile(&self, cluster: &Cluster, policies: &Arc<Policies>) {
-        let standing = bindings::standing(cluster).await;
+        let standing = bindings::standing(cluster).await.unwrap_or_default();
         let later = self.scenario.iter().flat_map(Scenario::bindings);
         let compile = |binding: &Value| {
             let (policies, binding) = (policies.clone(), binding.clone());

@@ -88,7 +88,7 @@ impl Policies {
     }
 
     /// Loads the driver that a connection names.
-    pub(crate) fn driver(&self, source: &PolicySource) -> Result<Driver> {
+    pub(crate) fn driver(&self, source: &PolicySource) -> Result<Arc<Driver>> {
         let (name, _, bytes) = self.bytes(source)?;
         let driver = self.sandbox.load_driver(&bytes);
         driver.with_context(|| format!("cannot load {name:?}"))

@@ -57,6 +57,8 @@ impl Allowed {
         allowed.add(Place::Cluster, on("policybindings", None), &LOOK);
         allowed.add(Place::Cluster, on("policybindings/status", None), &["patch"]);
         allowed.add(Place::Cluster, on("cloudconnections", None), &LOOK);
+        // Its finalizer, while bindings need it.
+        allowed.add(Place::Cluster, on("cloudconnections", None), &["patch"]);
         allowed.add(Place::Cluster, on("cloudconnections/status", None), &["patch"]);
         let leases = |name| target("coordination.k8s.io", "leases", name);
         let there = || Place::Namespace(namespace.to_owned());

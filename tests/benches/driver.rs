@@ -53,12 +53,13 @@ fn cloud(moto: &Moto) -> DriverCloud {
             reads: unbounded,
             changes: unbounded,
         },
+        hosts: Arc::default(),
         networks: Vec::new(),
         never: Vec::new(),
         keeps: None,
     };
     DriverCloud::new(
-        Arc::new(driver),
+        driver,
         connection,
         Arc::new(Pace::default()),
         Arc::new(Clock::real()),
@@ -73,6 +74,7 @@ fn request(number: usize, operation: &str, arguments: Value) -> CloudRequest {
             handle: None,
             owner: format!("uid-{number}"),
             tenant: "team-a".to_owned(),
+            tenant_queue: "".into(),
             namespace: Some("team-a".to_owned()),
         },
         operation: operation.to_owned(),

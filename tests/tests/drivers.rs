@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use polity::clock::Clock;
@@ -14,9 +15,8 @@ use polity_drivers::{
     Connection, Credentials, CurrentTransport, Difference, DriverCloud, Ended, Exchanged, Keeps, Part, Rates,
 };
 use polity_http::login::Values;
-use polity_http::{Address, Pace, Tls, Transport};
+use polity_http::{Address, Pace, Rate, Tls, Transport};
 use polity_sandbox::driver::Driver;
-use polity_sandbox::{Sandbox, SandboxConfig};
 use polity_tests::guests;
 use serde_json::{Value, json};
 
@@ -117,10 +117,10 @@ fn read(stream: &TcpStream) -> String {
     text + &String::from_utf8_lossy(&body)
 }
 
-fn driver() -> Driver {
-    static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
-    let sandbox = SANDBOX.get_or_init(|| Sandbox::new(SandboxConfig::default()).expect("an engine"));
-    sandbox.load_driver(guests::hostile_driver()).expect("it loads")
+fn driver() -> Arc<Driver> {
+    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
+    let loaded = || guests::sandbox().load_driver(guests::hostile_driver());
+    DRIVER.get_or_init(|| loaded().expect("it loads")).clone()
 }
 
 /// Keeps what is exchanged.
@@ -145,8 +145,16 @@ fn kept_cloud(
     proxy: Option<&str>,
     kept: Option<Arc<Kept>>,
 ) -> Gateway<DriverCloud> {
+    reached(Connection {
+        keeps: kept.map(|kept| kept as Arc<dyn Keeps>),
+        ..connection(address, steps, proxy)
+    })
+}
+
+/// A connection to a server at this address.
+fn connection(address: &str, steps: Value, proxy: Option<&str>) -> Connection {
     let api = Address::read(&format!("http://{address}")).expect("an address");
-    let connection = Connection {
+    Connection {
         name: "hostile".to_owned(),
         configuration: json!({"steps": steps}),
         endpoints: BTreeMap::from([("api".to_owned(), api)]),
@@ -156,12 +164,17 @@ fn kept_cloud(
         ))),
         credentials: Some(Box::new(Secrets)),
         rates: Rates::default(),
+        hosts: Arc::default(),
         networks: vec!["10.0.0.0/8".parse().expect("a network")],
         never: vec!["10.0.0.1".parse().expect("an address")],
-        keeps: kept.map(|kept| kept as Arc<dyn Keeps>),
-    };
+        keeps: None,
+    }
+}
+
+/// A connection as a cloud.
+fn reached(connection: Connection) -> Gateway<DriverCloud> {
     let cloud = DriverCloud::new(
-        Arc::new(driver()),
+        driver(),
         connection,
         Arc::new(Pace::default()),
         Arc::new(Clock::real()),
@@ -187,6 +200,7 @@ fn request(operation: &str) -> CloudRequest {
             handle: None,
             owner: "uid".to_owned(),
             tenant: "team-a".to_owned(),
+            tenant_queue: "".into(),
             namespace: Some("team-a".to_owned()),
         },
         operation: operation.to_owned(),
@@ -215,6 +229,12 @@ async fn steps(server: &Server, operation: &str, steps: Value) -> (Answer, usize
 
 fn look() -> Value {
     json!({"send": [{}]})
+}
+
+#[test]
+fn connections_of_the_same_driver_share_its_machine_code() {
+    let again = guests::sandbox().load_driver(guests::hostile_driver());
+    assert!(Arc::ptr_eq(&driver(), &again.expect("it loads")));
 }
 
 #[tokio::test]
@@ -337,6 +357,31 @@ async fn a_driver_that_ends_as_it_may_not_gets_a_failure() {
             "{does}: {failure}"
         );
     }
+}
+
+#[tokio::test]
+async fn an_operation_with_which_a_driver_breaks_its_contract_waits_and_nothing_else_does() {
+    let server = Server::saying(ok("{}"));
+    let cloud = cloud(&server.address, json!([{"say": "no JSON"}]), None);
+    let ask = async |operation: &str, queue: &str| {
+        let mut request = request(operation);
+        request.session.tenant_queue = queue.into();
+        let failure = cloud.perform(request).await.expect_err("it breaks its contract");
+        assert_eq!(
+            (failure.code, failure.effect),
+            (Code::Internal, Effect::None),
+            "{failure}"
+        );
+        assert!(failure.message.contains("no JSON"), "{failure}");
+        failure.message.contains("machine.status waits")
+    };
+    assert!(!ask("machine.status", "a").await);
+    assert!(ask("machine.status", "a").await, "it is not called again at once");
+    assert!(
+        !ask("machine.status", "b").await,
+        "what one tenant asks for keeps no other waiting"
+    );
+    assert!(!ask("machine.delete", "a").await);
 }
 
 #[tokio::test]
@@ -484,6 +529,43 @@ async fn a_server_that_never_answers_costs_the_operation_its_time_and_no_more() 
     assert_eq!(
         (failure.code, failure.effect),
         (Code::DeadlineExceeded, Effect::Unknown)
+    );
+}
+
+#[tokio::test]
+async fn one_tenant_of_many_hosts_leaves_the_others_their_part_of_a_burst() {
+    let server = Server::saying(ok("{}"));
+    let change = json!({"send": [{"effect": "change", "method": "DELETE"}]});
+    let mut connection = connection(&server.address, json!([change, "fail"]), None);
+    let hours_apart = Rate {
+        per_second: 1e-4,
+        burst: 8.0,
+    };
+    connection.rates.changes = hours_apart;
+    let hosts = connection.hosts.clone();
+    let cloud = reached(connection);
+    let change = async |queue: &str| {
+        let mut request = request("machine.delete");
+        request.session.tenant_queue = queue.into();
+        let before = server.seen().len();
+        let failure = cloud
+            .perform(request)
+            .await
+            .expect_err("the driver fails in the end");
+        let is_refused = failure.message.contains("is asked as often as it may be");
+        assert_eq!(is_refused, failure.effect == Effect::None, "{failure:?}");
+        server.seen().len() > before
+    };
+    hosts.store(2, Ordering::Relaxed);
+    let greedy = [change("a").await, change("a").await, change("a").await];
+    assert_eq!(
+        greedy,
+        [true, true, false],
+        "of 8 two hosts have 4 each, and a tenant half of that"
+    );
+    assert_eq!(
+        [change("b").await, change("b").await, change("c").await],
+        [true, true, false]
     );
 }
 

@@ -12,6 +12,23 @@ pub(crate) const MCM: &str = "mcm.polity.dev/v1alpha1";
 /// The values that stand in Secrets of the example.
 pub(crate) const SECRETS: [&str; 3] = ["wJalrXUtnFEMI", "je7MtGbClwBF", "#cloud-config"];
 
+/// In the binding of the machines, the cloud; and in its place the simulated one, which knows the key of the team.
+pub(crate) const ON_SIM: (&str, &str) = (
+    "cloud:\n    name: aws\n",
+    r#"cloud:
+    name: sim
+    configuration:
+      identity:
+        host: {account: "111111111111", arn: "arn:aws:iam::111111111111:role/host"}
+        accessKeys:
+          - id: AKIAI44QH8DHBEXAMPLE
+            # Of the example's key, as sha256sum prints it.
+            secretSha256: e21b597ba6b9cafa59d9ebc4d65c0385f5eb3fa56abab2607fa76589ad849a33
+            account: "222222222222"
+            arn: arn:aws:iam::222222222222:user/team-a
+"#,
+);
+
 async fn begin(moto: &Moto, example: &str) -> Process {
     Process::begin(example, &[("127.0.0.1:5555", moto.address())]).await
 }

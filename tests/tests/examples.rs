@@ -22,10 +22,12 @@ struct Ran {
 
 /// Runs an example until everything is settled.
 fn run(example: &str) -> Ran {
-    let (folder, recording) = (
-        polity_tests::examples::copy(example),
-        tempfile::tempdir().expect("a folder"),
-    );
+    run_in(&polity_tests::examples::copy(example))
+}
+
+/// Runs the copy of an example until everything is settled.
+fn run_in(folder: &TempDir) -> Ran {
+    let recording = tempfile::tempdir().expect("a folder");
     let run = polity()
         .args(["run", "--until-settled", "--speed", "max", "--record"])
         .arg(recording.path())

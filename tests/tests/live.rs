@@ -140,10 +140,15 @@ fn a_table_that_does_not_fit_shows_as_many_objects_as_there_is_room_for_and_coun
         let seen = run(&many, (columns, rows), &["--speed", "100"]);
         let shown = seen.last.join("\n");
         assert!(seen.status.success(), "{shown}");
-        assert!(
-            line(&seen.last, "2000 objects").contains(" 2000 settled; "),
-            "{shown}"
-        );
+        let summary = line(&seen.last, "2000 objects");
+        let count = |word: &str| {
+            let before = summary.split_once(word).map_or("", |(before, _)| before);
+            let number = before.rsplit([' ', ',']).next();
+            number.and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        // On a slow machine one that looks again may be at it while the last table is drawn.
+        let (settled, working): (u32, u32) = (count(" settled; "), count(" working"));
+        assert!(settled + working == 2_000 && working < 20, "{shown}");
         let objects = seen
             .last
             .iter()

@@ -29,6 +29,7 @@ mod process;
 mod real_cluster;
 mod real_stories;
 mod reference;
+mod resolve;
 mod resumed;
 mod sandbox;
 mod scenarios;

@@ -112,6 +112,16 @@ impl Process {
         recorded(&self.data.path().join("kept"))
     }
 
+    /// What a command answers that speaks to the host's API.
+    pub(crate) fn asked(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
+            .args(arguments)
+            .arg("--kubeconfig")
+            .arg(self.data.path().join("kubeconfig"))
+            .output()
+            .expect("it runs")
+    }
+
     /// What `polity replay` says of what was exchanged, with the compiled driver of this name.
     pub(crate) fn replayed(&self, driver: &str) -> Output {
         Command::new(env!("CARGO_BIN_EXE_polity-under-test"))

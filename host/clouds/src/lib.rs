@@ -38,7 +38,7 @@ pub use cloud::{BoxFuture, Cloud};
 pub use gateway::Gateway;
 pub use millis::Millis;
 pub use polity_core::catalogue::SecretRef;
-pub use redact::Redactor;
+pub use redact::{REDACTED, Redactor};
 pub use sealed::{NoSecrets, SecretResolver};
 pub use session::{Opened, PlanSecret, PlanToken, SecretContent, SessionPlan, SessionRequest};
 pub use sessions::{IDLE, MARGIN, MOST_SESSIONS, Sessions};

@@ -4,7 +4,7 @@ use polity_core::contract::{Answer, Failure};
 use serde_json::Value;
 
 /// The mark in place of a value.
-const MARK: &str = "[redacted]";
+pub const REDACTED: &str = "[redacted]";
 /// The shortest value that is searched for. A shorter one occurs by chance in any text, so a text that
 /// contains it is withheld as a whole.
 const SHORTEST: usize = 4;
@@ -52,13 +52,13 @@ impl Redactor {
     pub fn scrub(&self, text: &str) -> String {
         let scrubbed = self.needles.iter().fold(text.to_owned(), |text, needle| {
             if text.contains(needle.as_str()) {
-                text.replace(needle.as_str(), MARK)
+                text.replace(needle.as_str(), REDACTED)
             } else {
                 text
             }
         });
         match self.short.iter().any(|s| scrubbed.contains(s.as_str())) {
-            true => MARK.to_owned(),
+            true => REDACTED.to_owned(),
             false => scrubbed,
         }
     }
@@ -197,7 +197,7 @@ mod tests {
         ] {
             let scrubbed = r.scrub(&format!("bad value: <{text}>"));
             assert!(
-                scrubbed.contains(MARK) && !scrubbed.contains(text.as_str()),
+                scrubbed.contains(REDACTED) && !scrubbed.contains(text.as_str()),
                 "{scrubbed}"
             );
             assert!(
@@ -217,9 +217,12 @@ mod tests {
                 for alphabet in [standard, url] {
                     let text = encode(format!("{before}{SECRET}{after}").as_bytes(), alphabet);
                     let left = r.scrub(&text);
-                    assert!(left.contains(MARK), "{before:?} {after:?}: {text} stayed {left}");
+                    assert!(
+                        left.contains(REDACTED),
+                        "{before:?} {after:?}: {text} stayed {left}"
+                    );
                     // At most one character on each side mixes bits of the value with bits of its neighbours.
-                    let kept = left.replace(MARK, "").len();
+                    let kept = left.replace(REDACTED, "").len();
                     assert!(
                         kept <= (before.len() * 8).div_ceil(6) + (after.len() * 8).div_ceil(6) + 2,
                         "{left}"
@@ -242,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_text_with_a_very_short_value_is_withheld_whole() {
-        assert_eq!(knowing("ab").scrub("grab it"), MARK);
+        assert_eq!(knowing("ab").scrub("grab it"), REDACTED);
         assert_eq!(knowing("ab").scrub("nothing here"), "nothing here");
     }
 

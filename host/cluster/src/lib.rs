@@ -84,4 +84,9 @@ impl Cluster {
             lists: Arc::new(Semaphore::new(LISTS)),
         }
     }
+
+    /// The namespace and name of the lease.
+    pub fn lease_name(&self) -> (&str, &str) {
+        (&self.lease.0, &self.lease.1)
+    }
 }

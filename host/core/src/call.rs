@@ -111,6 +111,8 @@ pub struct Session {
     pub owner: String,
     /// The tenant of the primary.
     pub tenant: String,
+    /// The tenant queue of the call: what its binding and tenant have in common. Where calls wait, the queues take turns.
+    pub tenant_queue: Arc<str>,
     /// The namespace of the primary, in which sealed references are looked up; `None` for cluster-scoped kinds.
     pub namespace: Option<String>,
 }
@@ -196,6 +198,19 @@ pub struct PendingEntry {
     /// have to wait again until the result is visible to everybody.
     #[serde(default, skip_serializing_if = "Duration::is_zero", with = "as_millis")]
     pub waited: Duration,
+    /// What a person says became of the create, who has looked where no host can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<Resolved>,
+}
+
+/// What a person says became of a create: `polity resolve`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Resolved {
+    /// Nothing was created, and nothing will be.
+    Absent,
+    /// It was created: the answer of the create.
+    Done(Value),
 }
 
 impl PendingEntry {

@@ -101,6 +101,13 @@ pub(crate) fn catalogue(manifest: &Manifest) -> Result<Catalogue, ManifestError>
     })
 }
 
+/// The schema of what an operation of a service answers; `None` if drivers have no such service.
+pub fn answer_schema(service: &str, operation: &str) -> Option<serde_json::Value> {
+    let mut operations = known(service)?.into_iter();
+    let (_, operation) = operations.find(|(name, _)| *name == operation)?;
+    Some(operation.answer)
+}
+
 fn known(service: &str) -> Option<Vec<Named>> {
     let later = Duration::ZERO;
     Some(match service {

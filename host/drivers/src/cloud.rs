@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,9 +26,10 @@ use crate::effect::Sent;
 use crate::exchanged::{Ended, Exchanged, Part};
 use crate::meter;
 use crate::operation::{End, Operation};
-use crate::refusals::Refusals;
 use crate::seal::{self, Values};
 use crate::traffic::{Calls, Traffic};
+use crate::unsealed::Unsealed;
+use crate::waits::Waits;
 
 /// The time before the end of a call in which an operation has ended by itself.
 const SPARE: Duration = Duration::from_millis(500);
@@ -45,7 +46,9 @@ pub struct DriverCloud {
     clock: Arc<dyn Clock>,
     /// The session of the connection's own credentials, with the digest of the Secret that it is from.
     own: tokio::sync::Mutex<Option<(String, Arc<Session>)>>,
-    refusals: Mutex<Refusals>,
+    refusals: Mutex<Waits>,
+    /// The operations with which the driver broke its contract, each of a tenant queue.
+    quarantined: Mutex<Waits>,
     /// The sessions of plans, by the token that the gateway hands back.
     planned: Mutex<BTreeMap<String, Arc<Session>>>,
     next: AtomicU64,
@@ -64,6 +67,7 @@ pub(crate) struct Reached {
     ahead: AtomicI64,
     spent: Mutex<BTreeMap<String, Spent>>,
     pub(crate) traffic: Traffic,
+    pub(crate) unsealed: Unsealed,
 }
 
 /// What the driver has spent on an operation, in all calls of it.
@@ -132,11 +136,13 @@ impl DriverCloud {
                 ahead: AtomicI64::new(0),
                 spent: Mutex::default(),
                 traffic: Traffic::default(),
+                unsealed: Unsealed::default(),
             },
             catalogue: Arc::new(catalogue),
             clock,
             own: tokio::sync::Mutex::default(),
             refusals: Mutex::default(),
+            quarantined: Mutex::default(),
             planned: Mutex::default(),
             next: AtomicU64::new(1),
         })
@@ -208,7 +214,7 @@ impl DriverCloud {
         }
     }
 
-    fn refusals(&self) -> MutexGuard<'_, Refusals> {
+    fn refusals(&self) -> MutexGuard<'_, Waits> {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -247,7 +253,7 @@ impl DriverCloud {
             before.close(&at).await;
         }
         let session = log_in(self.reached.manifest.login, &at, values.as_ref()).await;
-        self.refusals().ended(&digest, &session, Instant::now());
+        self.refusals().login_ended(&digest, &session, Instant::now());
         let session = Arc::new(session?);
         *own = Some((digest, session.clone()));
         Ok(session)
@@ -269,7 +275,14 @@ impl DriverCloud {
         }
     }
 
-    fn operation(&self, session: Arc<Session>, part: Part, until: Instant, values: Values) -> Operation<'_> {
+    fn operation(
+        &self,
+        caller: &Caller,
+        session: Arc<Session>,
+        part: Part,
+        until: Instant,
+        values: Values,
+    ) -> Operation<'_> {
         let mut redactor = Redactor::default();
         session
             .secrets()
@@ -279,6 +292,8 @@ impl DriverCloud {
         Operation {
             reached: &self.reached,
             session,
+            tenant: caller.tenant.clone(),
+            queue: caller.tenant_queue.clone(),
             part,
             began: Instant::now(),
             until,
@@ -289,6 +304,7 @@ impl DriverCloud {
             requests: 0,
             bytes: 0,
             last: None,
+            has_broken: AtomicBool::new(false),
         }
     }
 
@@ -329,7 +345,8 @@ impl DriverCloud {
                 exchanges: exchanges.clone(),
                 ..self.call(&request.operation, task.clone(), &request.session, &session)
             };
-            let mut operation = self.operation(session.clone(), part, until, values.clone());
+            let mut operation =
+                self.operation(&request.session, session.clone(), part, until, values.clone());
             let ended = self.kept(&mut operation, call).await;
             let refused = matches!(&ended, Err(failure) if failure.code == Code::Unauthenticated);
             if refused {
@@ -347,10 +364,26 @@ impl DriverCloud {
         }
     }
 
-    /// Runs an operation, and hands on what it exchanged.
+    /// Runs an operation, unless the driver broke its contract with it a short time ago, and hands on what it exchanged.
     async fn kept(&self, operation: &mut Operation<'_>, call: Call) -> Result<End, Failure> {
+        let looks = operation.part == Part::Resolve;
+        let name = format!("{} {looks} {}", call.operation, operation.queue);
+        let quarantined = || self.quarantined.lock().unwrap_or_else(PoisonError::into_inner);
+        quarantined()
+            .check(&name, Instant::now())
+            .map_err(|failure| Failure {
+                effect: Effect::None,
+                message: format!("{} waits, because it failed: {}", call.operation, failure.message),
+                ..failure
+            })?;
         let mut call = Arc::new(call);
         let ended = operation.run(&mut call).await;
+        match &ended {
+            Err(failure) if operation.has_broken.load(Ordering::Relaxed) => {
+                quarantined().failed(&name, failure.clone(), Instant::now());
+            }
+            _ => quarantined().went_well(&name),
+        }
         let Reached {
             connection, driver, ..
         } = &self.reached;
@@ -451,7 +484,7 @@ impl DriverCloud {
             key: entry.key.clone(),
             ..self.call(&entry.operation, task, caller, &session)
         };
-        let mut operation = self.operation(session.clone(), Part::Resolve, until, Values::new());
+        let mut operation = self.operation(caller, session.clone(), Part::Resolve, until, Values::new());
         let ended = self.kept(&mut operation, call).await;
         if matches!(&ended, Err(failure) if failure.code == Code::Unauthenticated) {
             self.drop_session(caller, &session).await;
@@ -487,7 +520,7 @@ impl DriverCloud {
         let made_of = request.plan.to_string();
         self.refusals().check(&made_of, Instant::now())?;
         let session = log_in_by_plan(self.reached.manifest.login, &at, &plan).await;
-        self.refusals().ended(&made_of, &session, Instant::now());
+        self.refusals().login_ended(&made_of, &session, Instant::now());
         let session = session?;
         // Long enough for the redactor, which hides it in answers.
         let token = format!("session-of-plan-{}", self.next.fetch_add(1, Ordering::Relaxed));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ipnet::IpNet;
@@ -74,8 +75,10 @@ pub struct Connection {
     pub transport: Arc<CurrentTransport>,
     /// Who asks where no identity policy says so.
     pub credentials: Option<Box<dyn Credentials>>,
-    /// How fast each server may be asked.
+    /// How fast each server may be asked, by all hosts together.
     pub rates: Rates,
+    /// How many hosts ask its servers now: each has its part of the rates.
+    pub hosts: Arc<AtomicU32>,
     /// The networks to which an address that a response names may lead.
     pub networks: Vec<IpNet>,
     /// The addresses to which no response leads, whatever the networks are: those of the API server.
@@ -85,6 +88,15 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// How fast this host may ask each server.
+    pub(crate) fn rate(&self, is_read: bool) -> Rate {
+        let rate = match is_read {
+            true => self.rates.reads,
+            false => self.rates.changes,
+        };
+        rate.shared_by(self.hosts.load(Ordering::Relaxed))
+    }
+
     /// Whether requests may go to this address of a response. Nothing leads to the host itself or to the network's
     /// own services unless the connection names them.
     pub(crate) fn reaches(&self, ip: IpAddr) -> bool {
@@ -127,6 +139,7 @@ mod tests {
             )))),
             credentials: None,
             rates: Rates::default(),
+            hosts: Arc::default(),
             networks: networks
                 .iter()
                 .map(|network| network.parse().expect("a network"))
@@ -161,6 +174,20 @@ mod tests {
                 "{ip}"
             );
         }
+    }
+
+    #[test]
+    fn hosts_that_ask_the_same_servers_share_the_rates() {
+        let connection = connection(&[], &[]);
+        assert_eq!(
+            connection.rate(true),
+            Rates::default().reads,
+            "nobody else is known"
+        );
+        connection.hosts.store(4, Ordering::Relaxed);
+        let (reads, changes) = (connection.rate(true), connection.rate(false));
+        assert_eq!((reads.per_second, reads.burst), (5.0, 10.0));
+        assert_eq!((changes.per_second, changes.burst), (1.25, 5.0));
     }
 
     #[test]

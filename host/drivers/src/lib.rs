@@ -20,11 +20,12 @@ mod effect;
 mod exchanged;
 mod meter;
 mod operation;
-mod refusals;
 mod seal;
 mod traffic;
+mod unsealed;
+mod waits;
 
-pub use catalogue::ManifestError;
+pub use catalogue::{ManifestError, answer_schema};
 pub use cloud::{DriverCloud, Spent};
 pub use connection::{Connection, Credentials, CurrentTransport, Rates};
 pub use exchanged::{Difference, Ended, Exchanged, Keeps, Part};

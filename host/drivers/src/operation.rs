@@ -1,6 +1,7 @@
 //! One operation: the driver is called with what was sent so far, until it has an answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -59,6 +60,9 @@ pub(crate) enum End {
 pub(crate) struct Operation<'a> {
     pub(crate) reached: &'a Reached,
     pub(crate) session: Arc<Session>,
+    pub(crate) tenant: String,
+    /// The tenant queue in which its requests wait.
+    pub(crate) queue: Arc<str>,
     pub(crate) part: Part,
     pub(crate) began: Instant,
     pub(crate) until: Instant,
@@ -72,6 +76,8 @@ pub(crate) struct Operation<'a> {
     pub(crate) bytes: usize,
     /// The last request, if it has no response: it creates and is ready, or its response was lost.
     pub(crate) last: Option<HttpRequest>,
+    /// Whether the driver broke its contract.
+    pub(crate) has_broken: AtomicBool,
 }
 
 impl<'a> Operation<'a> {
@@ -201,7 +207,7 @@ impl<'a> Operation<'a> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let sent = self.paced(outgoing, checked).await;
+            let sent = self.paced(outgoing, checked, self.until).await;
             let is_late = Instant::now() + PAUSE >= self.until;
             let again = match &sent {
                 Err(lost) => lost.failure.code == Code::Unavailable,
@@ -218,15 +224,8 @@ impl<'a> Operation<'a> {
     async fn change(&mut self, request: &HttpRequest, exchanges: &[Exchange]) -> Result<Incoming, Failure> {
         let (outgoing, checked) = self.outgoing(request, exchanges)?;
         let half = self.began + (self.until - self.began) / 2;
-        if Instant::now() >= half {
-            let message = "there was too little time left to begin the change";
-            return Err(Failure {
-                effect: self.sent.effect(),
-                ..Failure::new(Code::Aborted, message)
-            });
-        }
         let is_soap = checked.endpoint.soap;
-        let sent = self.paced(&outgoing, &checked).await;
+        let sent = self.paced(&outgoing, &checked, half).await;
         match sent {
             Ok(response) => {
                 self.sent = self.sent.and(Some(&response), is_soap);
@@ -262,7 +261,11 @@ impl<'a> Operation<'a> {
             None => (self.address(&request.endpoint, &checked.endpoint.service)?, true),
         };
         let mut outgoing = check::outgoing(request, &checked, address);
-        let body = seal::body(&request.body, &self.values, &mut self.redactor);
+        let (unsealed, tenant) = (&reached.unsealed, &self.tenant);
+        let body = seal::body(&request.body, &self.values, &mut |text| {
+            unsealed.note(tenant, text);
+            self.redactor.learn(text);
+        });
         outgoing.body = body.map_err(|rule| self.broken(&rule))?.into();
         // The cloud's credentials go to the cloud, not to what runs in it.
         if is_own {
@@ -285,13 +288,18 @@ impl<'a> Operation<'a> {
         })
     }
 
-    /// Waits for its turn, and sends.
-    async fn paced(&self, outgoing: &Outgoing, checked: &Checked<'_>) -> Result<Incoming, Lost> {
+    /// Waits for its turn, and sends, unless it is too late by then to begin.
+    async fn paced(
+        &self,
+        outgoing: &Outgoing,
+        checked: &Checked<'_>,
+        begin_by: Instant,
+    ) -> Result<Incoming, Lost> {
         let Reached { connection, pace, .. } = self.reached;
         let is_read = matches!(checked.effect, Does::Read);
-        let (class, rate) = match is_read {
-            true => ("reads", connection.rates.reads),
-            false => ("changes", connection.rates.changes),
+        let class = match is_read {
+            true => "reads",
+            false => "changes",
         };
         // Clouds count by account and region, whoever of the account asks.
         let class = format!(
@@ -299,16 +307,27 @@ impl<'a> Operation<'a> {
             outgoing.address.host(),
             self.session.place.join("/")
         );
-        let left = self.until.saturating_duration_since(Instant::now());
-        let Some(wait) = pace.take(&class, rate, left / 2) else {
+        let now = Instant::now();
+        let longest = begin_by
+            .saturating_duration_since(now)
+            .min(self.until.saturating_duration_since(now) / 2);
+        let rate = connection.rate(is_read);
+        if !pace.turn(&class, rate, &self.queue, longest).await {
             let message = format!("{} is asked as often as it may be", outgoing.address.host());
             return Err(Lost {
                 failure: Failure::new(Code::Unavailable, message),
                 sent: false,
             });
-        };
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
+        }
+        if Instant::now() >= begin_by {
+            let code = match is_read {
+                true => Code::DeadlineExceeded,
+                false => Code::Aborted,
+            };
+            return Err(Lost {
+                failure: Failure::new(code, "there was too little time left to begin"),
+                sent: false,
+            });
         }
         let transport = connection
             .transport
@@ -363,6 +382,8 @@ impl<'a> Operation<'a> {
         }
         let body = polity_body::read(&response.body, &request.keep);
         let kept = self.redactor.answer(Ok(body.kept)).unwrap_or(Value::Null);
+        let unsealed = &self.reached.unsealed;
+        let kept = unsealed.hidden(&self.tenant, kept);
         let seen = response
             .headers
             .iter()
@@ -373,12 +394,15 @@ impl<'a> Operation<'a> {
                 .map(|(name, value)| (name.clone(), self.redactor.scrub(value)))
                 .collect(),
             body: kept.to_string(),
-            text: body.text.map(|text| self.redactor.scrub(&text)),
+            text: body
+                .text
+                .map(|text| unsealed.hidden_text(&self.tenant, self.redactor.scrub(&text))),
         }))
     }
 
     /// The failure of a driver that breaks a rule.
     fn broken(&self, rule: &str) -> Failure {
+        self.has_broken.store(true, Ordering::Relaxed);
         let Reached {
             manifest, connection, ..
         } = self.reached;

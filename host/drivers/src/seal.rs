@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use polity_clouds::Redactor;
 use polity_core::catalogue::Operation;
 use polity_sandbox::driver::{Part, Piece, Sealed, Transform};
 use serde_json::{Value, json};
@@ -30,19 +29,19 @@ pub(crate) fn take(operation: &Operation, arguments: &mut Value) -> Values {
     values
 }
 
-/// A body, with the values in it. The redactor learns each text that is sent for one.
-pub(crate) fn body(pieces: &[Piece], values: &Values, redactor: &mut Redactor) -> Result<String, String> {
+/// A body, with the values in it. `sent` learns each text that is sent for one.
+pub(crate) fn body(pieces: &[Piece], values: &Values, sent: &mut dyn FnMut(&str)) -> Result<String, String> {
     let mut body = String::new();
     for piece in pieces {
         match piece {
             Piece::Text(text) => body.push_str(text),
-            Piece::Sealed(sealed) => body.push_str(&unsealed(sealed, values, redactor)?),
+            Piece::Sealed(sealed) => body.push_str(&unsealed(sealed, values, sent)?),
         }
     }
     Ok(body)
 }
 
-fn unsealed(sealed: &Sealed, values: &Values, redactor: &mut Redactor) -> Result<String, String> {
+fn unsealed(sealed: &Sealed, values: &Values, sent: &mut dyn FnMut(&str)) -> Result<String, String> {
     let value = |path: &String| {
         values
             .get(path)
@@ -69,12 +68,12 @@ fn unsealed(sealed: &Sealed, values: &Values, redactor: &mut Redactor) -> Result
     }
     for transform in &sealed.then {
         if is_secret {
-            redactor.learn(&text);
+            sent(&text);
         }
         text = transformed(&text, *transform);
     }
     if is_secret {
-        redactor.learn(&text);
+        sent(&text);
     }
     Ok(text)
 }
@@ -116,6 +115,7 @@ fn transformed(text: &str, transform: Transform) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use polity_clouds::Redactor;
     use polity_clouds::catalogue::machine;
     use polity_sandbox::driver::Replacement;
     use std::time::Duration;
@@ -169,7 +169,7 @@ mod tests {
         let text = body(
             &[Piece::Text("UserData=".into()), Piece::Sealed(sealed)],
             &values(),
-            &mut redactor,
+            &mut |text| redactor.learn(text),
         )
         .expect("it has all");
         let encoded = STANDARD.encode("#!join abc.def& \"now\"\n");
@@ -184,13 +184,7 @@ mod tests {
             parts: vec![Part::Argument(path.into())],
             then: vec![Transform::Xml],
         };
-        let put = |path| {
-            body(
-                &[Piece::Sealed(sealed(path))],
-                &values(),
-                &mut Redactor::default(),
-            )
-        };
+        let put = |path| body(&[Piece::Sealed(sealed(path))], &values(), &mut |_| {});
         assert_eq!(put("bootstrapToken").as_deref(), Ok("abc.def&amp;"));
         assert_eq!(
             put("name"),

@@ -26,6 +26,12 @@ pub fn of_unix_ms(unix_ms: u64) -> Timestamp {
     moment.and_then(Result::ok).unwrap_or(Timestamp::MAX)
 }
 
+/// The Unix milliseconds of a `Time` or `MicroTime`; `None` if it is neither, or before 1970.
+pub fn unix_ms_of(text: &str) -> Option<u64> {
+    let time: Timestamp = text.parse().ok()?;
+    u64::try_from(time.as_millisecond()).ok()
+}
+
 /// The time since `since`, in the short form of kubectl's AGE column (apimachinery `HumanDuration`).
 pub fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second() - since.as_second();
@@ -56,6 +62,15 @@ pub fn age(since: Timestamp, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_is_read_as_it_is_written() {
+        assert_eq!(unix_ms_of(&rfc3339(1_795_435_200_000)), Some(1_795_435_200_000));
+        assert_eq!(unix_ms_of("2026-11-23T13:00:00.5+01:00"), Some(1_795_435_200_500));
+        for odd in ["", "noon", "1969-12-31T23:59:59Z"] {
+            assert_eq!(unix_ms_of(odd), None, "{odd}");
+        }
+    }
 
     #[test]
     fn a_time_has_whole_seconds_of_the_gregorian_calendar() {

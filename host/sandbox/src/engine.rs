@@ -60,6 +60,8 @@ pub struct Sandbox {
     engine: Engine,
     config: SandboxConfig,
     compiled: Mutex<Compiled>,
+    /// The drivers that are in use, by their digest.
+    drivers: Mutex<BTreeMap<String, Weak<Driver>>>,
     ticking: Arc<AtomicBool>,
 }
 
@@ -100,6 +102,7 @@ impl Sandbox {
             engine,
             config,
             compiled: Mutex::default(),
+            drivers: Mutex::default(),
             ticking,
         })
     }
@@ -123,12 +126,20 @@ impl Sandbox {
         Ok(policy)
     }
 
-    /// Loads the component of a driver.
-    pub fn load_driver(&self, bytes: &[u8]) -> Result<Driver, LoadError> {
+    /// Loads the component of a driver. One that is in use is not compiled again: connections share it.
+    pub fn load_driver(&self, bytes: &[u8]) -> Result<Arc<Driver>, LoadError> {
         self.check_size(bytes)?;
         let digest = hex(&Sha256::digest(bytes));
+        let drivers = || self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(driver) = drivers().get(&digest).and_then(Weak::upgrade) {
+            return Ok(driver);
+        }
         let compiled = self.compile(bytes, self.config.compile_time)?;
-        Driver::load(&self.engine, digest.into(), &compiled)
+        let driver = Arc::new(Driver::load(&self.engine, digest.as_str().into(), &compiled)?);
+        let mut drivers = drivers();
+        drivers.retain(|_, driver| driver.strong_count() > 0);
+        drivers.insert(digest, Arc::downgrade(&driver));
+        Ok(driver)
     }
 
     fn check_size(&self, bytes: &[u8]) -> Result<(), LoadError> {

@@ -19,6 +19,7 @@ pub(crate) fn session(owner: &str) -> Session {
         handle: None,
         owner: owner.to_owned(),
         tenant: format!("ns-{owner}"),
+        tenant_queue: "".into(),
         namespace: Some(format!("ns-{owner}")),
     }
 }
@@ -223,6 +224,7 @@ pub(crate) fn pending(operation: &str, intent: &str, key: &str, since: u64) -> P
         principal: "host".to_owned(),
         since: Unix(since),
         waited: Duration::ZERO,
+        resolved: None,
     }
 }
 

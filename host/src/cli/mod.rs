@@ -12,6 +12,7 @@ mod policy;
 mod rbac;
 mod recorded;
 mod replay;
+mod resolve;
 mod run;
 mod settings;
 mod status;
@@ -66,6 +67,8 @@ enum Command {
     Policy(policy::Policy),
     /// Play recorded exchanges with clouds to another driver, and show what it would have done otherwise.
     Replay(replay::Replay),
+    /// Say what became of a create that is in doubt, where no look at the cloud tells.
+    Resolve(resolve::Resolve),
     /// Count which edges of the policies' workflows the recorded passes took.
     Edges(edges::Edges),
     /// Print the CustomResourceDefinitions of bindings and policies, ready for `kubectl apply -f -`.
@@ -117,6 +120,7 @@ impl Cli {
             Command::Policy(policy) => policy.run(self.output),
             Command::Replay(replay) => replay.run(self.output),
             Command::Completions(completions) => completions.run(),
+            Command::Resolve(resolve) => resolve.run(self.output),
             Command::Edges(edges) => edges.run(self.output),
             Command::Crds(crds) => crds.run(self.output),
             Command::Rbac(rbac) => rbac.run(self.output),

@@ -313,7 +313,15 @@ impl Run {
             seed,
             cluster.addresses().await,
         );
-        let connections = Arc::new(connections.kept_by(Arc::new(recorder.exchanges())));
+        // Only standalone remembers which manifests it applied. With a cluster, all given manifests are
+        // applied at every start.
+        let kept = data.as_deref().filter(|_| self.is_standalone());
+        let identity = match &kept {
+            Some(kept) => holder(kept)?,
+            None => identity(),
+        };
+        let connections = connections.kept_by(Arc::new(recorder.exchanges()));
+        let connections = Arc::new(connections.used_by(&identity, self.selection()));
         let mut clouds = Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud)
             .with_connections(connections.clone());
         if !self.is_standalone() {
@@ -323,9 +331,6 @@ impl Run {
 
         let target = self.target();
         let says = |message: &str| say(format, message);
-        // Only standalone remembers which manifests it applied. With a cluster, all given manifests are
-        // applied at every start.
-        let kept = data.as_deref().filter(|_| self.is_standalone());
         let mut applied = kept.map(Applied::read).transpose()?.unwrap_or_default();
         manifests
             .apply_beside(&mut applied, &cluster, &policies, &clouds, target, &says)
@@ -362,10 +367,7 @@ impl Run {
         let traces = self.otlp_endpoint.as_deref().map(|to| Traces::to(to, format));
         let (traces, export) = traces.transpose()?.unzip();
         let host = Host::start(Config {
-            identity: match &kept {
-                Some(kept) => holder(kept)?,
-                None => identity(),
-            },
+            identity,
             clock: clock.clone(),
             cluster: cluster.clone(),
             clouds: clouds.clone(),

@@ -1,14 +1,17 @@
-//! The stamps of entries. A driver that cannot find one of them must not take the place of one that can: what was created
-//! with it would stay in doubt.
+//! The entries in `status.pending` of what is governed with connections. A driver that cannot find one of them must not
+//! take the place of one that can, and the connection to their cloud must not go: what was created would stay in doubt.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use polity_cluster::Cluster;
 use polity_core::binding::BindingSpec;
 use polity_core::contract::{Failure, ListQuery, Question};
+use polity_core::object::Object;
 use serde_json::Value;
 
 use crate::bindings::standing;
+use crate::selection::Selection;
 
 /// A driver cannot find what the one before it created.
 #[derive(Debug, thiserror::Error)]
@@ -31,24 +34,101 @@ impl StampInUse {
     }
 }
 
-/// The stamps in the entries of all objects that are governed with a connection, in these namespaces; none: in all.
+/// What a host governs.
+#[derive(Default)]
+pub(super) struct Governed {
+    selection: Selection,
+}
+
+impl Governed {
+    /// By these bindings, in these namespaces.
+    pub(super) fn of(selection: Selection) -> Self {
+        Governed { selection }
+    }
+
+    /// The namespaces of the host; none: all.
+    pub(super) fn namespaces(&self) -> Option<&Arc<[String]>> {
+        self.selection.namespaces.as_ref()
+    }
+
+    /// The bindings of this host in the cluster, by name.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) async fn bindings(&self, cluster: &Cluster) -> Result<Vec<(String, BindingSpec)>, Failure> {
+        let all = standing(cluster).await?.into_iter().map(Object::new);
+        let own = all.filter(|binding| self.selection.takes(binding));
+        // What is no binding is loaded by nobody.
+        Ok(own
+            .filter_map(|binding| {
+                let spec = serde_json::from_str(binding.text_at("spec")?).ok()?;
+                Some((binding.name().to_owned(), spec))
+            })
+            .collect())
+    }
+}
+
+/// An entry in `status.pending`.
+pub(super) struct Entry {
+    /// The object that has it, as `Machine team-a/m1`.
+    pub(super) object: String,
+    stamp: Option<u32>,
+    place: String,
+}
+
+impl Entry {
+    fn of(kind: &str, object: &Value, entry: &Value) -> Self {
+        let text = |field: &str| object["metadata"][field].as_str();
+        let name = text("name").unwrap_or_default();
+        let place = entry["place"].as_array().into_iter().flatten();
+        let place: Vec<&str> = place.filter_map(Value::as_str).collect();
+        Entry {
+            object: match text("namespace") {
+                Some(namespace) => format!("{kind} {namespace}/{name}"),
+                None => format!("{kind} {name}"),
+            },
+            stamp: entry["stamp"].as_u64().and_then(|stamp| stamp.try_into().ok()),
+            place: place.join("/"),
+        }
+    }
+
+    /// Whether it is in this place of a cloud.
+    pub(super) fn is_in(&self, place: &str) -> bool {
+        let rest = self.place.strip_prefix(place);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+/// The stamps in the entries of all objects that are governed with a connection.
 pub(super) async fn stamps(
     cluster: &Cluster,
     connection: &str,
-    namespaces: Option<&[String]>,
+    governed: &Governed,
 ) -> Result<BTreeSet<u32>, Failure> {
-    let mut stamps = BTreeSet::new();
-    for binding in standing(cluster).await {
-        let Ok(spec) = serde_json::from_value::<BindingSpec>(binding["spec"].clone()) else {
-            continue;
-        };
-        if spec.cloud.is_none_or(|cloud| cloud.name != connection) {
-            continue;
-        }
+    let mut bindings = governed.bindings(cluster).await?;
+    bindings.retain(|(_, spec)| spec.cloud.as_ref().is_some_and(|cloud| cloud.name == connection));
+    let entries = entries(cluster, &bindings, governed.namespaces()).await?;
+    Ok(entries.iter().filter_map(|entry| entry.stamp).collect())
+}
+
+/// The entries of all objects that these bindings govern, in these namespaces; none: in all.
+///
+/// # Errors
+/// The objects cannot be read.
+pub(super) async fn entries(
+    cluster: &Cluster,
+    bindings: &[(String, BindingSpec)],
+    namespaces: Option<&Arc<[String]>>,
+) -> Result<Vec<Entry>, Failure> {
+    let mut found = Vec::new();
+    for (_, spec) in bindings {
+        let kind = spec.governs.kind();
         let all = ListQuery {
-            projection: vec!["status.pending".to_owned()],
+            projection: ["metadata.name", "metadata.namespace", "status.pending"]
+                .map(str::to_owned)
+                .to_vec(),
             latest: true,
-            ..ListQuery::all(spec.governs.kind())
+            ..ListQuery::all(kind.clone())
         };
         let queries = match namespaces {
             None => vec![all],
@@ -56,14 +136,13 @@ pub(super) async fn stamps(
         };
         for query in queries {
             let objects = cluster.read(&Question::Objects(query)).await?;
-            let entries = objects.as_array().into_iter().flatten();
-            let entries = entries
-                .filter_map(|object| object["status"]["pending"].as_array())
-                .flatten();
-            stamps.extend(entries.filter_map(stamp));
+            for object in objects.as_array().into_iter().flatten() {
+                let entries = object["status"]["pending"].as_array().into_iter().flatten();
+                found.extend(entries.map(|entry| Entry::of(&kind.kind, object, entry)));
+            }
         }
     }
-    Ok(stamps)
+    Ok(found)
 }
 
 fn in_namespace(query: &ListQuery, namespace: &str) -> ListQuery {
@@ -71,10 +150,6 @@ fn in_namespace(query: &ListQuery, namespace: &str) -> ListQuery {
         namespace: Some(namespace.to_owned()),
         ..query.clone()
     }
-}
-
-fn stamp(entry: &Value) -> Option<u32> {
-    entry["stamp"].as_u64().and_then(|stamp| stamp.try_into().ok())
 }
 
 #[cfg(test)]
@@ -89,5 +164,21 @@ mod tests {
         assert!(refused(&[1, 2], &[1, 3]));
         assert!(!refused(&[1, 2], &[1, 2]), "neither finds 7");
         assert!(!refused(&[1], &[3]));
+    }
+
+    #[test]
+    fn an_entry_is_in_the_place_of_a_cloud_or_within_it() {
+        let entry = serde_json::json!({"stamp": 2, "place": ["aws", "eu-1", "x"]});
+        let object = serde_json::json!({"metadata": {"namespace": "a", "name": "m"}});
+        let entry = Entry::of("Machine", &object, &entry);
+        assert_eq!((entry.object.as_str(), entry.stamp), ("Machine a/m", Some(2)));
+        for (place, expected) in [
+            ("aws/eu-1", true),
+            ("aws/eu-1/x", true),
+            ("aws/eu", false),
+            ("gcp", false),
+        ] {
+            assert_eq!(entry.is_in(place), expected, "{place}");
+        }
     }
 }

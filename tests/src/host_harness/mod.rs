@@ -185,7 +185,7 @@ impl Site {
         let secrets = Arc::new(ClusterSecrets::new(self.cluster.clone()));
         let (cluster, policies, clock) = (self.cluster.clone(), self.policies.clone(), self.clock.clone());
         let connections = Connections::new(cluster, policies, clock, secrets, 1, Vec::new());
-        let connections = Arc::new(connections);
+        let connections = Arc::new(connections.used_by("replica", Selection::default()));
         connections.follow();
         self.clouds = Arc::new((*self.clouds).clone().with_connections(connections));
     }

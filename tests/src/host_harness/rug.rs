@@ -57,6 +57,7 @@ pub fn remove(site: &Site, vm: &RouterView) {
             handle: None,
             owner: vm.owner.clone(),
             tenant: vm.tenant.clone(),
+            tenant_queue: "".into(),
             namespace: None,
         },
         operation: "router.delete".to_owned(),

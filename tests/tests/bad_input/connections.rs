@@ -1,4 +1,4 @@
-//! Connections whose driver does not fit.
+//! Connections whose driver does not fit, and those that are deleted while they are needed.
 
 use polity_tests::guests;
 use polity_tests::host_harness::mcm;
@@ -85,4 +85,48 @@ async fn a_driver_waits_while_it_would_not_find_what_the_one_before_it_created()
     );
     stand.write_status(&name, &json!({"pending": null})).await;
     loaded(&stand, "gardened", "True", "Loaded").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_deleted_is_there_until_nobody_needs_it() {
+    let stand = gardening().await;
+    let away = reference("polity.dev/v1alpha1", "CloudConnection", None, "away");
+    let name = reference(mcm::MCM, "Machine", Some("default"), "doubtful");
+    stand.apply(&mcm::machine("doubtful")).await;
+    let entry = json!({
+        "operation": "machine.create", "service": "machine@1", "intent": "doubtful", "key": "k-1", "stamp": 1,
+        "place": ["hostile", "x"], "principal": "somebody", "since": 1_767_225_600_000_u64,
+    });
+    stand.write_status(&name, &json!({"pending": [entry]})).await;
+    stand.write_status(&away, &json!({"place": "hostile"})).await;
+    // A second binding of Machines, of another cloud, goes on when the first one is gone.
+    let mut beside = gardened();
+    beside["metadata"]["name"] = json!("beside");
+    beside["spec"]["cloud"] = json!({"name": "sim"});
+    stand.apply(&beside).await;
+    loaded(&stand, "beside", "True", "Loaded").await;
+
+    stand.delete(&away).await;
+    let needed = async |words: &str| {
+        let what = format!("it is kept because {words}");
+        stand
+            .until(&what, async || {
+                let connection = stand.get(&away).await;
+                let needs = condition_of(&connection, "InUse")?;
+                needs["message"].as_str()?.contains(words).then_some(())
+            })
+            .await;
+    };
+    needed("PolicyBinding gardened names it").await;
+    // What uses it goes on with it.
+    loaded(&stand, "gardened", "True", "Loaded").await;
+    let binding = reference("polity.dev/v1alpha1", "PolicyBinding", None, "gardened");
+    stand.delete(&binding).await;
+    needed("an entry in status.pending of Machine default/doubtful").await;
+    stand.write_status(&name, &json!({"pending": null})).await;
+    stand
+        .until("it is gone", async || {
+            stand.get(&away).await.is_null().then_some(())
+        })
+        .await;
 }

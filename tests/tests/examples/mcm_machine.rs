@@ -3,6 +3,8 @@
 use polity_core::record::PassRecord;
 use polity_tests::passes::edges_of;
 
+use crate::ec2::ON_SIM;
+
 /// Requires that the object took these edges in this order, whatever else it did.
 fn assert_in_order(passes: &[PassRecord], ids: &[&str]) {
     let taken: Vec<String> = passes.iter().map(|pass| edges_of(pass, "MCM-")).collect();
@@ -49,4 +51,23 @@ fn machines_join_rest_and_are_drained() {
         refused.contains("violate the pod's disruption budget"),
         "{refused}"
     );
+}
+
+#[test]
+fn the_policies_of_the_machines_on_ec2_run_byte_for_byte_on_the_simulated_cloud() {
+    let folder = polity_tests::examples::copy("aws-machines");
+    let file = folder.path().join("bindings.yaml");
+    let bindings = std::fs::read_to_string(&file).expect("readable");
+    let elsewhere = bindings.replace(ON_SIM.0, ON_SIM.1);
+    assert_ne!(bindings, elsewhere);
+    std::fs::write(&file, elsewhere).expect("written");
+    let ran = super::run_in(&folder);
+    for name in ["web-1", "web-2"] {
+        assert_in_order(
+            &ran.passes("Machine", &format!("team-a/{name}")),
+            &["R10", "C04", "C06", "C10", "H05"],
+        );
+    }
+    let passes = ran.asked(&["explain", "Machine", "team-a/web-1", "--recordings"]);
+    assert!(passes.contains("verdict Granted"), "{passes}");
 }

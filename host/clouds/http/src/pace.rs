@@ -1,10 +1,12 @@
-//! How fast a server is asked: a bucket of requests that fills with time, slower while the server asks for it.
+//! How fast a server is asked: a bucket of requests that fills with time, slower while the server asks for it. Who waits
+//! for a request waits in a tenant queue, and the queues take turns.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 /// The rate of one class of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,12 +17,30 @@ pub struct Rate {
     pub burst: f64,
 }
 
+impl Rate {
+    /// The part of one of so many who share a rate.
+    #[must_use]
+    pub fn shared_by(self, hosts: u32) -> Rate {
+        let hosts = f64::from(hosts.max(1));
+        Rate {
+            per_second: self.per_second / hosts,
+            burst: (self.burst / hosts).max(1.0),
+        }
+    }
+}
+
 /// How much of its rate is left after a server has asked for less.
 const SLOWER: f64 = 0.5;
 /// The least share of its rate.
 const SLOWEST: f64 = 0.05;
 /// The share of the rate that comes back in a second without such an answer.
 const RECOVERS: f64 = 0.02;
+/// The part of a burst that one tenant queue takes at most. The rest stays for the others.
+const OF_ONE_QUEUE: f64 = 0.5;
+/// A bucket with more tenant queues than this forgets those that are idle.
+const REMEMBERED: usize = 1_024;
+/// A request may be sent when this much of it is missing: sums of fractions are not exact.
+const INEXACT: f64 = 1e-6;
 
 /// The buckets of a process, by what they are for: server, account, region, class.
 #[derive(Default)]
@@ -29,50 +49,262 @@ pub struct Pace {
 }
 
 struct Bucket {
-    /// Requests that may be sent now; negative if some wait already.
-    left: f64,
-    filled: Instant,
+    level: Level,
     /// The share of the rate that the server takes.
     share: f64,
+    /// The requests a second that it takes now.
+    speed: f64,
     /// Nothing is sent before this moment.
     until: Instant,
+    queues: BTreeMap<Arc<str>, Queue>,
+    /// The queues in which somebody waits, the next one first.
+    turns: VecDeque<Arc<str>>,
+    /// The number of the last who came.
+    last: u64,
+}
+
+/// How full a bucket is.
+#[derive(Clone, Copy)]
+struct Level {
+    /// Requests that could be sent at that time.
+    left: f64,
+    at: Instant,
+    /// The most that it holds.
+    most: f64,
+}
+
+impl Level {
+    fn full(most: f64, now: Instant) -> Self {
+        Level {
+            left: most,
+            at: now,
+            most,
+        }
+    }
+
+    /// The level now, if it has been filled this fast.
+    fn now(self, now: Instant, speed: f64) -> Level {
+        let seconds = now.saturating_duration_since(self.at).as_secs_f64();
+        Level {
+            left: (self.left + speed * seconds).min(self.most),
+            at: now,
+            ..self
+        }
+    }
+
+    /// How long until this many requests may be sent.
+    fn wait(self, requests: f64, speed: f64) -> Duration {
+        let missing = requests - self.left;
+        match missing <= INEXACT {
+            true => Duration::ZERO,
+            false => Duration::try_from_secs_f64(missing / speed).unwrap_or(Duration::MAX),
+        }
+    }
+}
+
+/// A tenant queue at a bucket.
+struct Queue {
+    /// What it may take of the bucket, which fills as fast as that.
+    level: Level,
+    waiting: VecDeque<(u64, Arc<Notify>)>,
+}
+
+/// What somebody who waits does next.
+enum Next {
+    /// Sends the request: it is counted.
+    Send,
+    /// Asks again at this moment.
+    At(Instant),
+    /// Waits until told to ask again.
+    Told,
+}
+
+impl Bucket {
+    fn new(rate: Rate, now: Instant) -> Self {
+        Bucket {
+            level: Level::full(rate.burst, now),
+            share: 1.0,
+            speed: rate.per_second,
+            until: now,
+            queues: BTreeMap::new(),
+            turns: VecDeque::new(),
+            last: 0,
+        }
+    }
+
+    /// Fills the bucket, at the speed that the server takes now.
+    fn fill(&mut self, rate: Rate, now: Instant) {
+        let seconds = now.saturating_duration_since(self.level.at).as_secs_f64();
+        self.share = (self.share + RECOVERS * seconds).min(1.0);
+        self.speed = (rate.per_second * self.share).max(f64::MIN_POSITIVE);
+        self.level.most = rate.burst;
+        self.level = self.level.now(now, self.speed);
+    }
+
+    /// Adds somebody to a queue, unless their turn would come later than in `longest`. Their number.
+    fn enter(&mut self, rate: Rate, name: &Arc<str>, wake: &Arc<Notify>, longest: Duration) -> Option<u64> {
+        let now = Instant::now();
+        self.fill(rate, now);
+        let part = (rate.burst * OF_ONE_QUEUE).max(1.0);
+        if self.queues.len() > REMEMBERED {
+            let speed = self.speed;
+            let is_idle = |queue: &Queue| queue.level.now(now, speed).left >= queue.level.most;
+            self.queues
+                .retain(|_, queue| !queue.waiting.is_empty() || !is_idle(queue));
+        }
+        let queue = self.queues.entry(name.clone()).or_insert_with(|| Queue {
+            level: Level::full(part, now),
+            waiting: VecDeque::new(),
+        });
+        queue.level.most = part;
+        let own = queue.waiting.len();
+        let of_own = queue.level.now(now, self.speed).wait(count(own + 1), self.speed);
+        // Each of the others has as many turns before this one as there are of its own queue.
+        let others = self.queues.iter().filter(|(other, _)| *other != name);
+        let before: usize = others.map(|(_, other)| other.waiting.len().min(own + 1)).sum();
+        let of_all = self.level.wait(count(before + own + 1), self.speed);
+        let pause = self.until.saturating_duration_since(now);
+        if of_own.max(of_all).max(pause) > longest {
+            return None;
+        }
+        self.last += 1;
+        let waiting = &mut self.queues.get_mut(name)?.waiting;
+        waiting.push_back((self.last, wake.clone()));
+        if own == 0 {
+            self.turns.push_back(name.clone());
+        }
+        Some(self.last)
+    }
+
+    /// Who is next, and when: the first of the queues whose part is filled first.
+    fn next(&self, now: Instant) -> Option<(Instant, &(u64, Arc<Notify>))> {
+        let pause = self.until.saturating_duration_since(now);
+        let shared = self.level.now(now, self.speed).wait(1.0, self.speed).max(pause);
+        let turns = self.turns.iter().filter_map(|name| self.queues.get(name));
+        let ready = turns.filter_map(|queue| {
+            let own = queue.level.now(now, self.speed).wait(1.0, self.speed);
+            Some((now.checked_add(shared.max(own))?, queue.waiting.front()?))
+        });
+        ready.min_by_key(|(at, _)| *at)
+    }
+
+    fn ask(&mut self, rate: Rate, name: &Arc<str>, number: u64) -> Next {
+        let now = Instant::now();
+        self.fill(rate, now);
+        match self.next(now) {
+            Some((at, (first, _))) if *first == number && at > now => Next::At(at),
+            Some((_, (first, _))) if *first == number => {
+                self.level.left -= 1.0;
+                if let Some(queue) = self.queues.get_mut(name) {
+                    queue.level = queue.level.now(now, self.speed);
+                    queue.level.left -= 1.0;
+                }
+                Next::Send
+            }
+            // Who is first may have changed without the first one knowing.
+            Some((_, (_, wake))) => {
+                wake.notify_one();
+                Next::Told
+            }
+            None => Next::Told,
+        }
+    }
+
+    /// Removes somebody who waited, and tells who is next. A queue that had its turn is the last from then on.
+    fn leave(&mut self, name: &Arc<str>, number: u64, had_turn: bool) {
+        if let Some(queue) = self.queues.get_mut(name) {
+            queue.waiting.retain(|(waiting, _)| *waiting != number);
+            let is_empty = queue.waiting.is_empty();
+            if is_empty || had_turn {
+                self.turns.retain(|turn| turn != name);
+            }
+            if had_turn && !is_empty {
+                self.turns.push_back(name.clone());
+            }
+        }
+        if let Some((_, (_, wake))) = self.next(Instant::now()) {
+            wake.notify_one();
+        }
+    }
+}
+
+fn count(requests: usize) -> f64 {
+    u32::try_from(requests).map_or(f64::MAX, f64::from)
+}
+
+/// Somebody who waits.
+struct Waiter<'a> {
+    pace: &'a Pace,
+    class: &'a str,
+    queue: &'a Arc<str>,
+    number: u64,
+    had_turn: bool,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if let Some(bucket) = self.pace.buckets().get_mut(self.class) {
+            bucket.leave(self.queue, self.number, self.had_turn);
+        }
+    }
 }
 
 impl Pace {
-    /// How long a request of this class waits, which is counted from now on. `None` if that is longer than
-    /// `longest`: then it is not counted.
-    pub fn take(&self, class: &str, rate: Rate, longest: Duration) -> Option<Duration> {
+    fn buckets(&self) -> MutexGuard<'_, BTreeMap<String, Bucket>> {
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a tenant queue may send a request of a class, which is counted then. The queues take turns, and none
+    /// takes more than half of a burst. `false` if the turn does not come within `longest`, as soon as that is known.
+    pub async fn turn(&self, class: &str, rate: Rate, queue: &Arc<str>, longest: Duration) -> bool {
         let now = Instant::now();
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket = buckets.entry(class.to_owned()).or_insert(Bucket {
-            left: rate.burst,
-            filled: now,
-            share: 1.0,
-            until: now,
-        });
-        let seconds = now.saturating_duration_since(bucket.filled).as_secs_f64();
-        bucket.share = (bucket.share + RECOVERS * seconds).min(1.0);
-        let speed = (rate.per_second * bucket.share).max(f64::MIN_POSITIVE);
-        bucket.left = (bucket.left + speed * seconds).min(rate.burst);
-        bucket.filled = now;
-        let for_bucket = match bucket.left >= 1.0 {
-            true => Duration::ZERO,
-            false => Duration::try_from_secs_f64((1.0 - bucket.left) / speed).unwrap_or(Duration::MAX),
+        let wake = Arc::new(Notify::new());
+        let entered = {
+            let mut buckets = self.buckets();
+            let bucket = buckets
+                .entry(class.to_owned())
+                .or_insert_with(|| Bucket::new(rate, now));
+            bucket.enter(rate, queue, &wake, longest)
         };
-        let wait = for_bucket.max(bucket.until.saturating_duration_since(now));
-        if wait > longest {
-            return None;
+        let Some(number) = entered else {
+            return false;
+        };
+        let mut waiter = Waiter {
+            pace: self,
+            class,
+            queue,
+            number,
+            had_turn: false,
+        };
+        let Some(end) = now.checked_add(longest) else {
+            return false;
+        };
+        loop {
+            let next = self
+                .buckets()
+                .get_mut(class)
+                .map_or(Next::Told, |bucket| bucket.ask(rate, queue, number));
+            let until = match next {
+                Next::Send => {
+                    waiter.had_turn = true;
+                    return true;
+                }
+                _ if Instant::now() >= end => return false,
+                Next::At(at) => at.min(end),
+                Next::Told => end,
+            };
+            tokio::select! {
+                () = sleep_until(until) => {}
+                () = wake.notified() => {}
+            }
         }
-        bucket.left -= 1.0;
-        Some(wait)
     }
 
     /// Notes that the server asks for less: it throttles, perhaps for this long.
     pub fn slow_down(&self, class: &str, for_: Option<Duration>) {
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(bucket) = buckets.get_mut(class) {
+        if let Some(bucket) = self.buckets().get_mut(class) {
             bucket.share = (bucket.share * SLOWER).max(SLOWEST);
-            bucket.left = bucket.left.min(0.0);
+            bucket.level.left = bucket.level.left.min(0.0);
             if let Some(until) = for_.and_then(|time| Instant::now().checked_add(time)) {
                 bucket.until = bucket.until.max(until);
             }
@@ -82,44 +314,120 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use futures::StreamExt as _;
+    use futures::stream::FuturesUnordered;
+
     use super::*;
 
     const RATE: Rate = Rate {
         per_second: 10.0,
-        burst: 2.0,
+        burst: 4.0,
     };
     const LONG: Duration = Duration::from_secs(3_600);
 
-    fn millis(wait: Option<Duration>) -> Option<u128> {
-        wait.map(|wait| wait.as_millis())
+    fn queue(name: &str) -> Arc<str> {
+        name.into()
+    }
+
+    /// The requests of these queues that are sent, in their order, each with the milliseconds until then.
+    async fn sent(pace: &Pace, class: &str, names: &[&'static str]) -> Vec<(&'static str, u128)> {
+        let began = Instant::now();
+        let all = names.iter().map(|name| async move {
+            let is_sent = pace.turn(class, RATE, &queue(name), LONG).await;
+            assert!(is_sent, "{name}");
+            (*name, began.elapsed().as_millis())
+        });
+        all.collect::<FuturesUnordered<_>>().collect().await
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_burst_requests_go_at_their_rate() {
+    async fn after_half_a_burst_the_requests_of_a_queue_go_at_the_rate_of_all() {
         let pace = Pace::default();
-        let waits: Vec<_> = (0..4).map(|_| millis(pace.take("a", RATE, LONG))).collect();
-        assert_eq!(waits, [Some(0), Some(0), Some(100), Some(200)]);
+        let waits = sent(&pace, "x", &["a"; 5]).await;
+        assert_eq!(waits, [("a", 0), ("a", 0), ("a", 100), ("a", 200), ("a", 300)]);
         assert_eq!(
-            millis(pace.take("b", RATE, LONG)),
-            Some(0),
-            "another class has its own"
+            sent(&pace, "x", &["b", "b"]).await,
+            [("b", 0), ("b", 0)],
+            "its half"
         );
-        assert_eq!(pace.take("a", RATE, Duration::from_millis(200)), None);
+        assert_eq!(sent(&pace, "y", &["a"]).await, [("a", 0)], "another class");
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(millis(pace.take("a", RATE, LONG)), Some(0));
+        assert_eq!(sent(&pace, "x", &["a", "a"]).await, [("a", 0), ("a", 0)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queues_take_turns_however_many_wait_in_one() {
+        let pace = Pace::default();
+        sent(&pace, "x", &["a", "a", "b", "b"]).await;
+        let waits = sent(&pace, "x", &["a", "a", "a", "a", "b", "c"]).await;
+        let order: Vec<&str> = waits.iter().map(|(name, _)| *name).collect();
+        assert_eq!(order, ["a", "b", "c", "a", "a", "a"]);
+        assert_eq!(waits.last(), Some(&("a", 600)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_comes_too_late_is_known_at_once_and_not_counted() {
+        let pace = Pace::default();
+        let short = Duration::from_millis(100);
+        sent(&pace, "x", &["a", "a"]).await;
+        let queue = queue("a");
+        let waits = async {
+            let first = pace.turn("x", RATE, &queue, short);
+            let second = pace.turn("x", RATE, &queue, short);
+            let began = Instant::now();
+            let second = async { (second.await, began.elapsed()) };
+            futures::future::join(first, second).await
+        };
+        assert_eq!(waits.await, (true, (false, Duration::ZERO)));
+        assert_eq!(sent(&pace, "x", &["a"]).await, [("a", 100)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_gives_up_is_not_waited_for() {
+        let pace = Arc::new(Pace::default());
+        sent(&pace, "x", &["a", "a", "b", "b"]).await;
+        let (given_up, queue_a) = (pace.clone(), queue("a"));
+        let given_up = tokio::spawn(async move { given_up.turn("x", RATE, &queue_a, LONG).await });
+        tokio::task::yield_now().await;
+        given_up.abort();
+        assert_eq!(sent(&pace, "x", &["b", "c"]).await, [("b", 100), ("c", 200)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_throttles_is_asked_less_and_then_more_again() {
         let pace = Pace::default();
-        pace.take("a", RATE, LONG);
-        pace.slow_down("a", Some(Duration::from_secs(3)));
-        assert_eq!(millis(pace.take("a", RATE, LONG)), Some(3_000));
-        tokio::time::advance(Duration::from_secs(4)).await;
-        let slow = (0..4).filter_map(|_| millis(pace.take("a", RATE, LONG))).last();
-        assert!(slow > Some(200), "{slow:?}");
+        sent(&pace, "x", &["a"]).await;
+        pace.slow_down("x", Some(Duration::from_secs(3)));
+        assert_eq!(sent(&pace, "x", &["a"]).await, [("a", 3_000)]);
+        pace.slow_down("x", None);
+        pace.slow_down("x", None);
+        let slow = sent(&pace, "x", &["a"; 4]).await;
+        assert!(slow.last() > Some(&("a", 400)), "{slow:?}");
         tokio::time::advance(Duration::from_secs(600)).await;
-        let fast: Vec<_> = (0..3).map(|_| millis(pace.take("a", RATE, LONG))).collect();
-        assert_eq!(fast, [Some(0), Some(0), Some(100)]);
+        let fast = sent(&pace, "x", &["a"; 3]).await;
+        assert_eq!(fast, [("a", 0), ("a", 0), ("a", 100)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_that_begins_while_somebody_waits_holds_for_them() {
+        let pace = Pace::default();
+        sent(&pace, "x", &["a", "a", "b", "b"]).await;
+        let waiting = sent(&pace, "x", &["a", "b"]);
+        let throttled = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            pace.slow_down("x", Some(Duration::from_secs(2)));
+        };
+        let (waits, ()) = futures::future::join(waiting, throttled).await;
+        let begin: Vec<_> = waits.iter().map(|(_, at)| *at >= 2_050).collect();
+        assert_eq!(begin, [true, true], "{waits:?}");
+    }
+
+    #[test]
+    fn each_of_many_hosts_has_its_part_and_at_least_one_request() {
+        let rate = |per_second, burst| Rate { per_second, burst };
+        assert_eq!(RATE.shared_by(1), RATE);
+        assert_eq!(RATE.shared_by(0), RATE);
+        assert_eq!(RATE.shared_by(2), rate(5.0, 2.0));
+        assert_eq!(RATE.shared_by(10), rate(1.0, 1.0));
     }
 }

@@ -123,6 +123,7 @@ async fn ask(machine: &NodeCloud, operation: &str, mut arguments: Value) -> Answ
         handle: None,
         owner: "u".into(),
         tenant: "t".into(),
+        tenant_queue: "".into(),
         namespace: None,
     };
     let request = CloudRequest {

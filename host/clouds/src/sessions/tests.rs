@@ -39,6 +39,7 @@ fn session(owner: &str, handle: &Value) -> Session {
         handle: handle.as_str().map(str::to_owned),
         owner: owner.to_owned(),
         tenant: "t".to_owned(),
+        tenant_queue: "".into(),
         namespace: Some("t".to_owned()),
     }
 }

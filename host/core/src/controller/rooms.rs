@@ -396,10 +396,15 @@ impl Places {
         let expected = self.expected(room, name, cost);
         let size = expected.min(LONG);
         let held = self.queues.get(name).map_or(0, |queue| queue.in_use);
-        // A quarter of the room stays for the other tenant queues. A tenant queue that holds nothing may still take
-        // one place, however large: else a small room would never serve it.
-        let of_line = capacity - capacity.div_ceil(4);
-        let has_share = held == 0 || held + size <= of_line;
+        // A quarter of the room stays for the other tenant queues, and half of a cloud, whose calls are the longest. A
+        // tenant queue that holds nothing may still take one place, however large: else a small room would never serve
+        // it.
+        let of_others = match room {
+            Room::Cloud(_) => capacity / 2,
+            _ => capacity.div_ceil(4),
+        };
+        let of_one = capacity - of_others;
+        let has_share = held == 0 || held + size <= of_one;
         let long = rooms.sizes.threads.saturating_sub(1).max(1);
         let leaves_a_thread = *room != Room::Threads || expected < LONG || self.long < long;
         self.in_use + size <= capacity && has_share && leaves_a_thread
@@ -649,6 +654,16 @@ mod tests {
         };
         assert_eq!(stepped(Ok(concluded)), Some(100 + 7 * PER_BYTE));
         assert_eq!(cost_of(&Reply::Objects(Ok(vec![]))), None);
+    }
+
+    #[test]
+    fn no_tenant_queue_takes_more_than_half_of_a_cloud() {
+        let mut house = House::of(Room::Cloud("b".into()), RoomSizes::default());
+        Arc::make_mut(&mut house.binding).spec.limits.cloud_calls = 8;
+        house.come("greedy", 100);
+        assert_eq!(house.begin().len(), 4);
+        ["b", "c"].into_iter().for_each(|queue| house.come(queue, 3));
+        assert_eq!(queues(&house.begin()), ["b", "c", "b", "c"]);
     }
 
     #[test]

@@ -293,6 +293,7 @@ impl Acting {
                 principal,
                 since: context.view.now.unix,
                 waited: Duration::ZERO,
+                resolved: None,
             };
             slot.entry = Some(entry.key.clone());
             let known = Known::written(self.entered_at);

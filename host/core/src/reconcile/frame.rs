@@ -130,6 +130,7 @@ impl Frame {
             handle: handle.map(str::to_owned),
             owner: self.uid().to_owned(),
             tenant: self.tenant.to_string(),
+            tenant_queue: self.tenant_queue.clone(),
             namespace: namespace.map(str::to_owned),
         }
     }

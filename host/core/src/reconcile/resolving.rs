@@ -4,7 +4,7 @@ use super::pending::Pending;
 use super::stepping::Stepping;
 use super::work::{Entry, Fate, Known};
 use super::{CLUSTER_LONGEST, Context, Flow, Phase, PhaseEvent};
-use crate::call::{Call, PendingEntry, Reply};
+use crate::call::{Call, PendingEntry, Reply, Resolved};
 use crate::contract::{Resolution, Role};
 use crate::controller::Guard;
 use crate::time::Boot;
@@ -81,10 +81,15 @@ fn ask(context: &mut Context<'_>) {
             .unwrap_or(Known::seen(now, entry.waited));
         context.work.known.insert(entry.key.clone(), known);
         let asked = context.is_guarded(Guard::EntriesOfOthersAreAskedFor);
-        let fate = match context.frame.binding.catalogue.can_resolve(&entry) {
+        let fate = match (
+            &entry.resolved,
+            context.frame.binding.catalogue.can_resolve(&entry),
+        ) {
             _ if known.never_sent() || !(asked || known.sent) => Fate::NeverSent,
-            Err(why) => Fate::Resolved(Resolution::Unknown(why)),
-            Ok(()) => {
+            (Some(Resolved::Absent), _) => Fate::Resolved(Resolution::Absent),
+            (Some(Resolved::Done(answer)), _) => Fate::Resolved(Resolution::Done(answer.to_string().into())),
+            (None, Err(why)) => Fate::Resolved(Resolution::Unknown(why)),
+            (None, Ok(())) => {
                 let session = context.frame.session(context.work.handle.as_deref());
                 let entry = entry.clone();
                 context.call(slot, Call::Resolve { session, entry }, CLUSTER_LONGEST);
@@ -230,6 +235,33 @@ mod tests {
         let (_, commands) = fixture.enter(phase);
         assert_eq!(commands.len(), 1, "{commands:?}");
         assert_eq!(fates(&fixture), [Fate::NeverSent, Fate::Open]);
+    }
+
+    #[test]
+    fn what_a_person_says_of_an_entry_counts_and_the_cloud_is_not_asked() {
+        let said = |key, resolved| {
+            let mut entry = json!(entry(key));
+            entry["resolved"] = resolved;
+            entry
+        };
+        let gone = said("gone", json!("absent"));
+        // Not even a cloud that could not find it.
+        let mut there = said("there", json!({"done": {"id": "vm-7"}}));
+        there["stamp"] = json!(99);
+        let pending = json!({"status": {"pending": [gone, there, entry("a")]}});
+        let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
+        let phase = start(&fixture.frame);
+        let (_, commands) = fixture.enter(phase);
+        assert_eq!(commands.len(), 1, "{commands:?}");
+        let done = Resolution::Done(json!({"id": "vm-7"}).to_string().into());
+        assert_eq!(
+            fates(&fixture),
+            [
+                Fate::Resolved(Resolution::Absent),
+                Fate::Resolved(done),
+                Fate::Open
+            ]
+        );
     }
 
     #[test]

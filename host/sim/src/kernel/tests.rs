@@ -58,6 +58,7 @@ fn request(arguments: Value) -> CloudRequest {
             handle: Some("handle".to_owned()),
             owner: "u".to_owned(),
             tenant: "t".to_owned(),
+            tenant_queue: "".into(),
             namespace: None,
         },
         operation: "thing.make".to_owned(),

@@ -68,6 +68,7 @@ fn request(operation: &str, arguments: Value) -> CloudRequest {
         handle: None,
         owner: "u".into(),
         tenant: "t".into(),
+        tenant_queue: "".into(),
         namespace: Some("t".into()),
     };
     let key = (operation == "vm.clone").then(|| "key".to_owned());
@@ -123,6 +124,7 @@ fn pending(operation: &str, since: u64) -> PendingEntry {
         principal: "host".into(),
         since: Unix(since),
         waited: Duration::ZERO,
+        resolved: None,
     }
 }
 

@@ -180,7 +180,11 @@ impl Sessions {
     /// The principal of the access key in the plan's Secret.
     fn fixed(&self, cx: &Context<'_>, request: &SessionRequest) -> Result<Who, Failure> {
         let secret = request.secrets.first().ok_or_else(no_credentials)?;
-        let value = |key: &str| secret.get(key).map(String::as_str).unwrap_or_default();
+        // CAPA and Gardener spell them in two ways.
+        let value = |key: &str| {
+            let found = secret.iter().find(|(name, _)| name.eq_ignore_ascii_case(key));
+            found.map(|(_, value)| value.as_str()).unwrap_or_default()
+        };
         let keys = &self.identity.access_keys;
         let key = keys.iter().find(|key| key.id == value("AccessKeyID"));
         let key = key.ok_or_else(|| unauthenticated("InvalidClientTokenId: no such access key"))?;

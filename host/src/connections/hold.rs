@@ -1,0 +1,196 @@
+//! The finalizer of a connection: as long as a binding names it, or an entry in `status.pending` can be resolved in its
+//! cloud alone, it is not gone.
+
+use polity_cluster::Cluster;
+use polity_core::binding::{API_VERSION, BindingSpec};
+use polity_core::call::Write;
+use polity_core::contract::{Code, Failure, Kind, ObjectQuery, ObjectRef, Question};
+use polity_core::object::Object;
+use polity_kube_rules::finalizers;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::KIND;
+use super::in_use::{self, Governed};
+use crate::display::hex;
+
+/// How often a finalizer is written when other writes come first.
+const TRIES: u32 = 5;
+/// How many bindings are named in a message.
+const NAMED: usize = 10;
+/// The most bytes of a finalizer's name after its domain: those of a name in Kubernetes.
+const LONGEST: usize = 63;
+
+/// The finalizer of the hosts with one lease.
+pub(super) struct Hold {
+    finalizer: String,
+}
+
+impl Hold {
+    /// That of the hosts with this lease.
+    pub(super) fn of((namespace, lease): (&str, &str)) -> Self {
+        let name = format!("{namespace}.{lease}");
+        let name = match name.len() <= LONGEST {
+            true => name,
+            false => hex(&Sha256::digest(&name)[..16]),
+        };
+        Hold {
+            finalizer: format!("polity.dev/{name}"),
+        }
+    }
+
+    /// Whether a connection has it.
+    pub(super) fn is_on(&self, object: &Object) -> bool {
+        object.has_finalizer(&self.finalizer)
+    }
+
+    /// Adds it to a connection. One that is not in the cluster needs none.
+    ///
+    /// # Errors
+    /// The connection is being deleted, or cannot be written.
+    pub(super) async fn take(&self, cluster: &Cluster, name: &str) -> Result<(), Failure> {
+        for _ in 0..TRIES {
+            let Some(object) = latest(cluster, name).await? else {
+                return Ok(());
+            };
+            if self.is_on(&object) {
+                return Ok(());
+            }
+            if object.is_deleting() {
+                let message = format!("{KIND} {name} is being deleted");
+                return Err(Failure::new(Code::FailedPrecondition, message));
+            }
+            let mut next = object.tree();
+            finalizers::add(&mut next, &self.finalizer);
+            match cluster.write(&write(&object, &next)).await {
+                Err(failure) if failure.code == Code::Aborted => {}
+                written => return written.map(drop),
+            }
+        }
+        let message = format!("{KIND} {name} changes again and again");
+        Err(Failure::new(Code::Aborted, message))
+    }
+
+    /// Removes it from a connection that nobody needs. What needs it, if something does.
+    ///
+    /// # Errors
+    /// The cluster cannot be asked, or the connection not be written.
+    pub(super) async fn release(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        governed: &Governed,
+    ) -> Result<Option<String>, Failure> {
+        // Whoever names it from now on changes the version that is expected.
+        let Some(object) = latest(cluster, name).await? else {
+            return Ok(None);
+        };
+        let bindings = governed.bindings(cluster).await?;
+        if let Some(needs) = named_by(name, &bindings) {
+            return Ok(Some(needs));
+        }
+        if let Some(place) = object.str_at("status.place") {
+            let entries = in_use::entries(cluster, &bindings, governed.namespaces()).await?;
+            let there = entries.iter().find(|entry| entry.is_in(&place));
+            if let Some(entry) = there {
+                let needs = format!(
+                    "an entry in status.pending of {} is of its cloud: a binding that names it, or polity resolve, ends it",
+                    entry.object
+                );
+                return Ok(Some(needs));
+            }
+        }
+        let mut next = object.tree();
+        finalizers::remove(&mut next, &self.finalizer);
+        cluster.write(&write(&object, &next)).await.map(|_| None)
+    }
+}
+
+/// Which bindings name a connection, in a sentence.
+pub(super) fn named_by(connection: &str, bindings: &[(String, BindingSpec)]) -> Option<String> {
+    let names = bindings.iter().filter(|(_, spec)| {
+        let cloud = spec.cloud.as_ref();
+        cloud.is_some_and(|cloud| cloud.name == connection)
+    });
+    let names: Vec<&str> = names.map(|(name, _)| name.as_str()).take(NAMED).collect();
+    match names[..] {
+        [] => None,
+        [name] => Some(format!("PolicyBinding {name} names it")),
+        _ => Some(format!("the PolicyBindings {} name it", names.join(", "))),
+    }
+}
+
+/// A connection as it stands in the cluster.
+async fn latest(cluster: &Cluster, name: &str) -> Result<Option<Object>, Failure> {
+    let object = ObjectRef {
+        cluster: None,
+        kind: Kind {
+            api_version: API_VERSION.into(),
+            kind: KIND.into(),
+        },
+        namespace: None,
+        name: name.to_owned(),
+    };
+    let query = ObjectQuery {
+        object,
+        projection: Vec::new(),
+        latest: true,
+    };
+    match cluster.read(&Question::Object(query)).await {
+        Ok(object) => Ok(Some(Object::new(object))),
+        Err(failure) if failure.code == Code::NotFound => Ok(None),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The write of the finalizers that a connection has next, if nobody has written it since.
+fn write(object: &Object, next: &Value) -> Write {
+    Write::Patch {
+        object: object.reference(),
+        subresource: None,
+        precondition: Some(object.precondition()),
+        patch: json!({"metadata": {"finalizers": next["metadata"]["finalizers"]}}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_of_a_lease_have_a_finalizer_of_their_own_whatever_its_name() {
+        assert_eq!(
+            Hold::of(("polity-system", "polity")).finalizer,
+            "polity.dev/polity-system.polity"
+        );
+        let long = "n".repeat(63);
+        let (one, other) = (Hold::of((&long, "a")), Hold::of((&long, "b")));
+        assert_ne!(one.finalizer, other.finalizer);
+        assert_eq!(one.finalizer.len(), "polity.dev/".len() + 32);
+        assert_eq!(
+            polity_kube_rules::names::qualified_name_problem(&one.finalizer),
+            None
+        );
+    }
+
+    #[test]
+    fn a_connection_is_named_by_bindings_in_a_sentence() {
+        let spec = |cloud: &str| -> BindingSpec {
+            serde_json::from_value(json!({
+                "governs": {"apiVersion": "g/v1", "kind": "Widget"}, "cloud": {"name": cloud}, "policies": {},
+            }))
+            .expect("a spec")
+        };
+        let bindings = [("a", "x"), ("b", "y"), ("c", "x")];
+        let bindings = bindings.map(|(name, cloud)| (name.to_owned(), spec(cloud)));
+        assert_eq!(
+            named_by("x", &bindings).as_deref(),
+            Some("the PolicyBindings a, c name it")
+        );
+        assert_eq!(
+            named_by("y", &bindings).as_deref(),
+            Some("PolicyBinding b names it")
+        );
+        assert_eq!(named_by("z", &bindings), None);
+    }
+}
