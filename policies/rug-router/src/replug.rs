@@ -33,20 +33,20 @@ pub(crate) async fn replug(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     }
     let done = plug(cx, &router.metadata.name, &instance, &router.spec.ports).await?;
     ports::withhold(cx, router, &done.denied);
-    if let Some(failure) = &done.failure
-        && failure.effect == polity_sdk::Effect::None
-    {
+    // What has no answer may be plugged in all the same: that a cloud is slow is no reason to take the VM down.
+    let refused = |failure: &Failure| failure.effect == polity_sdk::Effect::None;
+    if let Some(failure) = done.failure.filter(refused) {
         return Ok(restart(cx, router, &failure.message));
     }
     let wanted = ports::macs(&ports::wanted(router));
-    if done.changed || done.failure.is_some() || wanted != plugged {
+    if done.changed || wanted != plugged {
         return Ok(wait(cx, router, ""));
     }
     router.status.ports = wanted.into_iter().collect();
     Ok(router.take(cx, "RUG-24", State::Config))
 }
 
-/// Waits for a VM that does not show its networks yet, or for a slow cloud, which is no reason to take the VM down.
+/// Waits for a VM that does not show its networks yet.
 fn wait(cx: &Cx, router: &mut Router, why: &str) -> Next {
     let timeout = cx.config().hotplug_timeout;
     let since = router.status.plug_since.unwrap_or(cx.now());
