@@ -410,8 +410,8 @@ impl Connections {
             if let Some(open) = &known.open {
                 open.hosts.store(status.asking, Ordering::Relaxed);
             }
-            let is_due = known.written.is_none_or(|at| at.elapsed() >= COUNT_EVERY);
-            if !status.is_news && !(is_due && used.is_some()) {
+            let is_due = used.is_some() && known.written.is_none_or(|at| at.elapsed() >= COUNT_EVERY);
+            if !status.is_news && !is_due {
                 return None;
             }
             known.written = Some(Instant::now());

@@ -112,6 +112,7 @@ pub struct Session {
     /// The tenant of the primary.
     pub tenant: String,
     /// The tenant queue of the call: what its binding and tenant have in common. Where calls wait, the queues take turns.
+    #[serde(default)]
     pub tenant_queue: Arc<str>,
     /// The namespace of the primary, in which sealed references are looked up; `None` for cluster-scoped kinds.
     pub namespace: Option<String>,

@@ -197,7 +197,7 @@ impl Sim {
             Due::Expire(task) => self.kernel.forget_task(task),
             Due::Arrive(late) => {
                 // Nobody waits for the answer.
-                let _ = self.execute(at, &late.into(), Plan::default());
+                let _ = self.execute(at, &(*late).into(), Plan::default());
             }
             Due::Cue(index) => self.intervene(at, index),
             Due::Event(event) => {

@@ -15,7 +15,7 @@ pub(crate) enum Due<E> {
     /// A task's record expires.
     Expire(u64),
     /// A call with a late effect arrives.
-    Arrive(DelayedCall),
+    Arrive(Box<DelayedCall>),
     /// A cue is due.
     Cue(usize),
     /// An event that a service scheduled.

@@ -101,7 +101,7 @@ impl<E, Q: Clone> Kernel<E, Q> {
             Fault::LoseRequest => Admission::Answered(Reply::LOST),
             Fault::HappenLate(by) => {
                 let late = self.delayed(request);
-                self.enter(now + by, Due::Arrive(late));
+                self.enter(now + by, Due::Arrive(Box::new(late)));
                 self.dirty = true;
                 Admission::Answered(Reply::LOST)
             }

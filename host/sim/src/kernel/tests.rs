@@ -195,7 +195,7 @@ fn a_late_call_is_stored_without_what_is_sealed() {
     let Some((_, Due::Arrive(late))) = due(&mut kernel, START + 20).pop() else {
         panic!("it arrives");
     };
-    let late: CloudRequest = late.into();
+    let late: CloudRequest = (*late).into();
     assert_eq!(late.arguments["name"], "a");
     assert_eq!(
         kernel.digest(&late.arguments["secret"]),
