@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-/// Print completions for a shell: `source <(polity completions bash)`.
+/// Print completions for a shell.
 #[derive(Debug, Args)]
 pub(super) struct Completions {
     /// The shell.

@@ -51,31 +51,18 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the host: standalone with an embedded API and a simulated cloud, or against a cluster.
     Run(run::Run),
-    /// Run the agent of this machine: it keeps the machine's packages as its Node object wants them.
     NodeAgent(node_agent::NodeAgent),
-    /// Show the passes of an object, and the reason for each step.
     Explain(explain::Explain),
-    /// Show how each object stood after its last recorded pass.
     Get(get::Get),
-    /// Show which objects of a recording cost most.
     Top(top::Top),
-    /// Show how a binding stands in a cluster: its policies, its objects, and what is wrong.
     Status(status::Status),
-    /// Look at policies before they are rolled out.
     Policy(policy::Policy),
-    /// Play recorded exchanges with clouds to another driver, and show what it would have done otherwise.
     Replay(replay::Replay),
-    /// Say what became of a create that is in doubt, where no look at the cloud tells.
     Resolve(resolve::Resolve),
-    /// Count which edges of the policies' workflows the recorded passes took.
     Edges(edges::Edges),
-    /// Print the CustomResourceDefinitions of bindings and policies, ready for `kubectl apply -f -`.
     Crds(crds::Crds),
-    /// Print the least RBAC rules that a host needs for its bindings, ready for `kubectl apply -f -`.
     Rbac(rbac::Rbac),
-    /// Print completions for a shell.
     Completions(completions::Completions),
     #[command(hide = true)]
     Confined(confined::Task),

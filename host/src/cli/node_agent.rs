@@ -32,7 +32,7 @@ use crate::selection::Selection;
 /// The placeholder for the node's name in a binding file.
 const NODE: &str = "${NODE}";
 
-/// Run the agent of this machine.
+/// Run the agent of this machine: it keeps the machine's packages as its Node object wants them.
 ///
 /// The agent's policy governs the Node object of this machine. Through the cloud `node` it installs the
 /// machine's packages and boots the machine. Binding and policy are local files. Only one agent can run on a

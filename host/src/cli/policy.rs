@@ -16,7 +16,7 @@ use crate::display::printable;
 use crate::policies::Policies;
 use crate::progress::{Format, print, print_json, say};
 
-/// Look at policies.
+/// Look at policies before they are rolled out.
 #[derive(Debug, Args)]
 pub(super) struct Policy {
     #[command(subcommand)]
@@ -25,7 +25,6 @@ pub(super) struct Policy {
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
-    /// Show the role, needs, writes, size and memory of a policy.
     Inspect(Inspect),
 }
 

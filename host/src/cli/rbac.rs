@@ -26,7 +26,7 @@ use crate::rbac::Allowed;
 use crate::secrets::ClusterSecrets;
 use crate::standalone;
 
-/// Print the least RBAC rules that a host needs for these bindings, ready for `kubectl apply -f -`.
+/// Print the least RBAC rules that a host needs for its bindings, ready for `kubectl apply -f -`.
 ///
 /// The rules are derived from the bindings' grants and from the paths that their policies write. Applying
 /// manifests with `polity run FILE` needs more rights: run it as an administrator.

@@ -14,7 +14,7 @@ use super::recorded::{Recorded, warn_of_damage};
 use crate::display::printable;
 use crate::progress::{Format, print, print_json, say};
 
-/// Play what a host recorded to another driver, and show what it would have done otherwise.
+/// Play recorded exchanges with clouds to another driver, and show what it would have done otherwise.
 ///
 /// A recording has what drivers exchanged with their clouds in operations that failed, in creates, and when they looked for
 /// what was created. Each is played to the driver without a network: its requests get the recorded responses. Exits 1 if a

@@ -43,7 +43,7 @@ use crate::timekeeping::{self, Timekeeper};
 /// The default deadline of `--until-settled`: an hour of the host's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
 
-/// Run the host.
+/// Run the host: standalone with an embedded API and a simulated cloud, or against a cluster.
 ///
 /// Without --kubeconfig, --context or --in-cluster the host runs standalone, with an embedded Kubernetes API
 /// and a simulated cloud. It then needs nothing else. The host first applies the given files and the

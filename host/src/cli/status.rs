@@ -16,7 +16,7 @@ use crate::table::Table;
 /// The conditions that are False when all is well.
 const PROBLEMS: [&str; 3] = ["Ungranted", "WaitClamped", "Overlap"];
 
-/// Show how a binding stands: its policies, its objects, and what is wrong.
+/// Show how a binding stands in a cluster: its policies, its objects, and what is wrong.
 ///
 /// The host that holds the lease writes this status. Exits 1 if something is wrong. Without --kubeconfig,
 /// --context or --in-cluster the default kubeconfig is used, as by kubectl.
