@@ -256,19 +256,14 @@ impl Bindings {
         self.busy.insert(name.clone());
         let (cluster, selection) = (self.cluster.clone(), self.selection.clone());
         tokio::spawn(async move {
-            let loaded = match prepare(&clouds, &object).await {
-                Ok(()) => {
-                    let loading =
-                        tokio::task::spawn_blocking(move || load_guarded(&policies, &clouds, &object));
-                    let stopped = |e| Err(Problem::new(format!("loading was stopped: {e}")));
-                    loading.await.unwrap_or_else(stopped)
-                }
-                Err(problem) => Err(problem),
+            let load = async {
+                prepare(&clouds, &object).await?;
+                let loading = tokio::task::spawn_blocking(move || load_guarded(&policies, &clouds, &object));
+                let stopped = |e| Err(Problem::new(format!("loading was stopped: {e}")));
+                let ready = loading.await.unwrap_or_else(stopped)?;
+                fits_the_cluster(&cluster, &selection, ready).await
             };
-            let result = match loaded {
-                Ok(ready) => fits_the_cluster(&cluster, &selection, ready).await,
-                Err(problem) => Err(problem),
-            };
+            let result = load.await;
             let loaded = Loaded { name, serial, result };
             let _ = sender.send(News::Loaded(Box::new(loaded))).await;
         });

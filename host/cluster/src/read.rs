@@ -1,6 +1,6 @@
 //! Reads that go to the API server and not to the cache.
 
-use polity_core::contract::{Answer, Code, Failure, Kind, ListQuery, ObjectRef, Question};
+use polity_core::contract::{Answer, Code, Failure, Kind, ListQuery, ObjectQuery, ObjectRef, Question};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -40,6 +40,16 @@ impl Cluster {
                 "the API server does not answer questions of this kind",
             )),
         }
+    }
+
+    /// A whole object, as the API server has it now.
+    pub async fn latest(&self, object: ObjectRef) -> Answer {
+        let query = ObjectQuery {
+            object,
+            projection: Vec::new(),
+            latest: true,
+        };
+        self.read(&Question::Object(query)).await
     }
 
     /// Whether the API server answers and is ready: `true`, or the reason why not.
@@ -172,7 +182,7 @@ pub(crate) fn refuse_secrets(kind: &Kind) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::fake::{Fake, Reply, kind, not_found, reference, widget};
-    use polity_core::contract::{Effect, ObjectQuery};
+    use polity_core::contract::Effect;
 
     fn object(of: ObjectRef) -> Question {
         Question::Object(ObjectQuery {

@@ -7,7 +7,7 @@ use clap::Args;
 use polity_cluster::Cluster;
 use polity_core::binding::BindingSpec;
 use polity_core::call::{PendingEntry, Resolved, Write};
-use polity_core::contract::{Event, EventType, Kind, ObjectQuery, ObjectRef, Question};
+use polity_core::contract::{Event, EventType, Kind, ObjectRef};
 use polity_core::object::Object;
 use serde_json::{Value, json};
 
@@ -179,12 +179,7 @@ impl Resolve {
             namespace,
             name: name.to_owned(),
         };
-        let query = ObjectQuery {
-            object,
-            projection: Vec::new(),
-            latest: true,
-        };
-        let read = cluster.read(&Question::Object(query)).await;
+        let read = cluster.latest(object).await;
         let read = read.map_err(|failure| anyhow!("cannot read {} {}: {failure}", kind.kind, self.name))?;
         Ok(Object::new(read))
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use polity_core::binding::{API_VERSION, KIND};
-use polity_core::contract::{Code, Kind, ObjectQuery, ObjectRef, Question};
+use polity_core::contract::{Code, Kind, ObjectRef};
 use serde_json::Value;
 
 use super::connection::Connection;
@@ -58,12 +58,7 @@ impl Status {
             namespace: None,
             name: self.binding.clone(),
         };
-        let latest = ObjectQuery {
-            object,
-            projection: Vec::new(),
-            latest: true,
-        };
-        match cluster.read(&Question::Object(latest)).await {
+        match cluster.latest(object).await {
             Ok(binding) => Ok(binding),
             Err(failure) if failure.code == Code::NotFound => {
                 bail!("there is no PolicyBinding {:?}", self.binding)

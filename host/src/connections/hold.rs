@@ -4,7 +4,7 @@
 use polity_cluster::Cluster;
 use polity_core::binding::{API_VERSION, BindingSpec};
 use polity_core::call::Write;
-use polity_core::contract::{Code, Failure, Kind, ObjectQuery, ObjectRef, Question};
+use polity_core::contract::{Code, Failure, Kind, ObjectRef};
 use polity_core::object::Object;
 use polity_kube_rules::finalizers;
 use serde_json::{Value, json};
@@ -108,10 +108,9 @@ impl Hold {
 
 /// Which bindings name a connection, in a sentence.
 pub(super) fn named_by(connection: &str, bindings: &[(String, BindingSpec)]) -> Option<String> {
-    let names = bindings.iter().filter(|(_, spec)| {
-        let cloud = spec.cloud.as_ref();
-        cloud.is_some_and(|cloud| cloud.name == connection)
-    });
+    let names = bindings
+        .iter()
+        .filter(|(_, spec)| in_use::is_named(connection, spec));
     let names: Vec<&str> = names.map(|(name, _)| name.as_str()).take(NAMED).collect();
     match names[..] {
         [] => None,
@@ -131,12 +130,7 @@ async fn latest(cluster: &Cluster, name: &str) -> Result<Option<Object>, Failure
         namespace: None,
         name: name.to_owned(),
     };
-    let query = ObjectQuery {
-        object,
-        projection: Vec::new(),
-        latest: true,
-    };
-    match cluster.read(&Question::Object(query)).await {
+    match cluster.latest(object).await {
         Ok(object) => Ok(Some(Object::new(object))),
         Err(failure) if failure.code == Code::NotFound => Ok(None),
         Err(failure) => Err(failure),

@@ -99,6 +99,11 @@ impl Entry {
     }
 }
 
+/// Whether a binding names a connection.
+pub(super) fn is_named(connection: &str, spec: &BindingSpec) -> bool {
+    spec.cloud.as_ref().is_some_and(|cloud| cloud.name == connection)
+}
+
 /// The stamps in the entries of all objects that are governed with a connection.
 pub(super) async fn stamps(
     cluster: &Cluster,
@@ -106,7 +111,7 @@ pub(super) async fn stamps(
     governed: &Governed,
 ) -> Result<BTreeSet<u32>, Failure> {
     let mut bindings = governed.bindings(cluster).await?;
-    bindings.retain(|(_, spec)| spec.cloud.as_ref().is_some_and(|cloud| cloud.name == connection));
+    bindings.retain(|(_, spec)| is_named(connection, spec));
     let entries = entries(cluster, &bindings, governed.namespaces()).await?;
     Ok(entries.iter().filter_map(|entry| entry.stamp).collect())
 }

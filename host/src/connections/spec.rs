@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use polity_clouds::PlanSecret;
 use polity_cluster::Cluster;
 use polity_core::binding::PolicySource;
-use polity_core::contract::{Code, Failure, Kind, ObjectQuery, ObjectRef, Question};
+use polity_core::contract::{Code, Failure, Kind, ObjectRef};
 use polity_drivers::Rates;
 use polity_http::{Address, Rate, Tls};
 use serde::Deserialize;
@@ -156,12 +156,7 @@ impl CaBundle {
     async fn read(&self, cluster: &Cluster) -> Result<Vec<u8>, Failure> {
         match (&self.config_map, &self.secret) {
             (Some(key), None) => {
-                let question = Question::Object(ObjectQuery {
-                    object: config_map(key),
-                    projection: Vec::new(),
-                    latest: true,
-                });
-                let object = cluster.read(&question).await?;
+                let object = cluster.latest(config_map(key)).await?;
                 let text = object["data"][CA].as_str();
                 Ok(text
                     .ok_or_else(|| missing("ConfigMap", key, CA))?

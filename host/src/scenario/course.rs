@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context as _, Result, anyhow};
 use polity_cluster::Cluster;
 use polity_core::call::Write;
-use polity_core::contract::{Act, Code, ObjectDelete, ObjectQuery, ObjectRef, Precondition, Question};
+use polity_core::contract::{Act, Code, ObjectDelete, ObjectRef, Precondition};
 use polity_core::object::Object;
 use polity_core::time::Unix;
 use serde::{Deserialize, Serialize};
@@ -289,19 +289,11 @@ impl Course {
 
 /// The uid of the object of this name; `None` if there is none.
 async fn uid(cluster: &Cluster, object: &ObjectRef) -> Result<Option<String>> {
-    match cluster.read(&query(object)).await {
+    match cluster.latest(object.clone()).await {
         Ok(found) => Ok(Some(Object::new(found).uid().to_owned())),
         Err(failure) if failure.code == Code::NotFound => Ok(None),
         Err(failure) => Err(anyhow!("{failure}")),
     }
-}
-
-fn query(object: &ObjectRef) -> Question {
-    Question::Object(ObjectQuery {
-        object: object.clone(),
-        projection: Vec::new(),
-        latest: true,
-    })
 }
 
 impl Step {
@@ -332,7 +324,7 @@ impl Step {
 
 impl Condition {
     async fn holds_now(&self, cluster: &Cluster) -> bool {
-        let found = cluster.read(&query(&self.object)).await;
+        let found = cluster.latest(self.object.clone()).await;
         found.is_ok_and(|object| self.holds(&object))
     }
 }
