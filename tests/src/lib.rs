@@ -1,5 +1,7 @@
 //! What the tests share.
 
+#![cfg(feature = "sim")]
+
 pub mod all_workflows;
 pub mod convert;
 pub mod evidence;
