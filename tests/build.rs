@@ -30,6 +30,16 @@ const GUESTS: [&str; 22] = [
     "hostile-verbatim-retry",
 ];
 
+/// As a host builds the crate of a policy: `tests/story.rs` compares what it makes of it.
+const PROFILE: [&str; 6] = [
+    "opt-level=3",
+    "lto=true",
+    "codegen-units=1",
+    "panic='abort'",
+    "debug=false",
+    "strip='debuginfo'",
+];
+
 fn main() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
@@ -54,7 +64,8 @@ fn main() {
     let mut cargo = Command::new("cargo");
     cargo
         .current_dir(workspace)
-        .args(["build", "--profile", "wasm", "--target", "wasm32-unknown-unknown"]);
+        .args(["build", "--release", "--target", "wasm32-unknown-unknown"])
+        .args(PROFILE.map(|setting| format!("--config=profile.release.{setting}")));
     cargo.arg("--target-dir").arg(&target);
     for policy in GUESTS {
         cargo.args(["--package", policy]);
@@ -74,7 +85,7 @@ fn main() {
         status.success(),
         "the policies do not compile to wasm32-unknown-unknown: {status}"
     );
-    let folder = target.join("wasm32-unknown-unknown/wasm");
+    let folder = target.join("wasm32-unknown-unknown/release");
     println!("cargo::rustc-env=GUESTS={}", folder.display());
     for policy in GUESTS {
         let file = policy.replace('-', "_");

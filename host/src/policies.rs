@@ -20,10 +20,10 @@ use crate::turns::{Ended, Try, Turns};
 
 /// The Rust target of policies.
 const TARGET: &str = "wasm32-unknown-unknown";
-/// The build profile of policies: small modules compile and start fast. It is given on cargo's command line,
-/// because a crate outside this workspace does not have the profile of this workspace's `Cargo.toml`.
-const PROFILE: [&str; 7] = [
-    "inherits='release'",
+/// What is said of the profile `release` when policies are built: small modules compile and start fast. It is given on
+/// cargo's command line, because not every crate's `Cargo.toml` says it. Of what its author has built as a release, cargo
+/// finds most again.
+const PROFILE: [&str; 6] = [
     "opt-level=3",
     "lto=true",
     "codegen-units=1",
@@ -198,8 +198,8 @@ impl Policies {
             (self.says)(&format!("building {} for {TARGET}", shown_from_here(&folder)));
         }
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-            .args(["build", "--lib", "--target", TARGET, "--profile", "wasm"])
-            .args(PROFILE.map(|setting| format!("--config=profile.wasm.{setting}")))
+            .args(["build", "--lib", "--target", TARGET, "--release"])
+            .args(PROFILE.map(|setting| format!("--config=profile.release.{setting}")))
             .args((!is_first).then_some("--quiet"))
             .args(["--message-format", "json-render-diagnostics"])
             .current_dir(&folder)

@@ -10,6 +10,14 @@ pub fn folder() -> &'static Path {
     Path::new(env!("GUESTS"))
 }
 
+/// The target folder in which they were built. What else is built for WebAssembly finds its dependencies there.
+///
+/// # Panics
+/// Never: the build script says where they are.
+pub fn target() -> &'static Path {
+    folder().ancestors().nth(2).expect("a folder of cargo")
+}
+
 /// The shipped policy `capv-machine`.
 pub fn capv_machine() -> &'static [u8] {
     include_bytes!(env!("GUEST_CAPV_MACHINE"))

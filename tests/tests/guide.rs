@@ -13,7 +13,7 @@ use polity_tests::kubernetes::Assets;
 use polity_tests::skip::Skip;
 use tempfile::TempDir;
 
-use crate::page::{Page, command, repository, succeeds, target};
+use crate::page::{Page, command, repository, succeeds};
 use crate::process::{connected, has_none_of, recorded, until};
 
 const PAGE: Page = Page(include_str!("../../host/drivers/sdk/README.md"));
@@ -47,8 +47,7 @@ impl Reader {
         symlink(assets.program("kubectl"), at("bin/kubectl")).expect("linked");
         symlink(repository(), at("polity")).expect("linked");
         fs::create_dir(at("rack")).expect("created");
-        fs::create_dir_all(target()).expect("created");
-        symlink(target(), at("rack/target")).expect("linked");
+        symlink(guests::target(), at("rack/target")).expect("linked");
         PAGE.write(&at("rack"), &[("polity-driver-sdk", "host/drivers/sdk")]);
         Reader { place }
     }

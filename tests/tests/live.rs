@@ -135,12 +135,12 @@ fn a_terminal_shows_every_object_with_its_phase_and_what_it_waits_for() {
 
 #[test]
 fn a_table_that_does_not_fit_shows_as_many_objects_as_there_is_room_for_and_counts_the_others() {
-    let many = machines(2_000);
+    let many = machines(400);
     for (columns, rows) in [(80, 24), (200, 50)] {
         let seen = run(&many, (columns, rows), &["--speed", "100"]);
         let shown = seen.last.join("\n");
         assert!(seen.status.success(), "{shown}");
-        let summary = line(&seen.last, "2000 objects");
+        let summary = line(&seen.last, "400 objects");
         let count = |word: &str| {
             let before = summary.split_once(word).map_or("", |(before, _)| before);
             let number = before.rsplit([' ', ',']).next();
@@ -148,13 +148,13 @@ fn a_table_that_does_not_fit_shows_as_many_objects_as_there_is_room_for_and_coun
         };
         // On a slow machine one that looks again may be at it while the last table is drawn.
         let (settled, working): (u32, u32) = (count(" settled; "), count(" working"));
-        assert!(settled + working == 2_000 && working < 20, "{shown}");
+        assert!(settled + working == 400 && working < 20, "{shown}");
         let objects = seen
             .last
             .iter()
             .filter(|line| line.contains("team-a/machine-"))
             .count();
-        let more = format!("… and {} more", 2_000 - objects);
+        let more = format!("… and {} more", 400 - objects);
         assert!(objects > usize::from(rows) / 2, "{shown}");
         line(&seen.last, &more);
         let whole = seen

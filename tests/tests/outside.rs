@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::page::{Page, command, repository, succeeds, target};
+use polity_tests::guests;
+
+use crate::page::{Page, command, repository, succeeds};
 
 const PAGE: Page = Page(include_str!("../../policies/sdk/README.md"));
 /// The packages that its crate depends on, and where they are here.
@@ -42,7 +44,7 @@ fn the_policy_of_the_readme_is_tested_built_and_run_outside_of_this_repository()
 
     // What a deployment does: the file that the page's command makes.
     succeeds(typed(&PAGE.commands("build"), folder));
-    let built = target().join("wasm32-unknown-unknown/release/lamp.wasm");
+    let built = guests::target().join("wasm32-unknown-unknown/release/lamp.wasm");
     let binding = fs::read_to_string(folder.join("run/binding.yaml")).expect("the page has it");
     fs::create_dir(folder.join("deployed")).expect("created");
     fs::copy(&built, folder.join("deployed/lamp.wasm")).expect("copied");

@@ -2,8 +2,10 @@
 //! repository.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+
+use polity_tests::guests;
 
 /// Where a real author takes packages from.
 const SOURCE: &str = "git = \"https://polity.dev/polity\"";
@@ -63,11 +65,6 @@ pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder")
 }
 
-/// Dependencies are built once for all pages.
-pub(crate) fn target() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside")
-}
-
 /// A command that knows nothing of the cargo that runs this test but where its registry is.
 pub(crate) fn command(program: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
@@ -80,7 +77,7 @@ pub(crate) fn command(program: &str, folder: &Path) -> Command {
         }
     }
     // Of the toolchain that the repository names: a folder outside has none.
-    command.env("CARGO_TARGET_DIR", target());
+    command.env("CARGO_TARGET_DIR", guests::target());
     command
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use polity_tests::examples;
+use polity_tests::{examples, guests};
 
 fn polity() -> Command {
     Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
@@ -185,11 +185,8 @@ fn freshly_cloned(temporary: &Path) -> Command {
     }
     polity
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
-        // Its own, which the next run finds again: the host's is not a test's to write to.
-        .env(
-            "CARGO_TARGET_DIR",
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join("policies"),
-        )
+        // The host's is not a test's to write to.
+        .env("CARGO_TARGET_DIR", guests::target())
         // Which recording is the last one is remembered there.
         .env("TMPDIR", temporary);
     polity
