@@ -1,7 +1,7 @@
 //! Checks requests against the catalogue, once for all adapters.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use jsonschema::Validator;
 use polity_core::call::CloudRequest;
@@ -14,8 +14,8 @@ use crate::cloud::no_credentials;
 /// A catalogue with compiled schemas.
 pub struct Checked {
     catalogue: Arc<Catalogue>,
-    arguments: BTreeMap<String, Validator>,
-    credential: Option<Validator>,
+    arguments: BTreeMap<String, Arc<Validator>>,
+    credential: Option<Arc<Validator>>,
 }
 
 /// A schema of the catalogue does not compile. This is a bug of the adapter.
@@ -127,9 +127,22 @@ fn dotted(pointer: &str) -> String {
     }
 }
 
-fn compile(what: &str, schema: &Value) -> Result<Validator, CatalogueError> {
-    jsonschema::validator_for(schema).map_err(|e| CatalogueError {
+/// The compiled schemas that are in use, by their text. All connections of a driver have the same schemas, and so have a simulated
+/// cloud and the gateway before it.
+static COMPILED: Mutex<BTreeMap<String, Weak<Validator>>> = Mutex::new(BTreeMap::new());
+
+fn compile(what: &str, schema: &Value) -> Result<Arc<Validator>, CatalogueError> {
+    let text = schema.to_string();
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(validator) = compiled.get(&text).and_then(Weak::upgrade) {
+        return Ok(validator);
+    }
+    let validator = jsonschema::validator_for(schema).map_err(|e| CatalogueError {
         what: what.to_owned(),
         message: e.to_string(),
-    })
+    })?;
+    let validator = Arc::new(validator);
+    compiled.retain(|_, validator| validator.strong_count() > 0);
+    compiled.insert(text, Arc::downgrade(&validator));
+    Ok(validator)
 }
