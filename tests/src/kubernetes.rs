@@ -90,7 +90,7 @@ impl Assets {
     pub fn find_with_controllers() -> Result<Self, Skip> {
         static FOUND: OnceLock<Found> = OnceLock::new();
         FOUND
-            .get_or_init(|| fetch(&["--with-controller-manager"]))
+            .get_or_init(|| fetch(&["kube-apiserver", "etcd", "kubectl", "kube-controller-manager"]))
             .folder("kube-apiserver")
             .map(|folder| Assets { folder })
     }
@@ -453,10 +453,10 @@ fn free_port() -> u16 {
 }
 
 /// Runs `tests/assets/fetch`, its progress on our stderr.
-pub(crate) fn fetch(options: &[&str]) -> Found {
+pub(crate) fn fetch(programs: &[&str]) -> Found {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/fetch");
     let output = match Command::new(script)
-        .args(options)
+        .args(programs)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()

@@ -24,7 +24,9 @@ impl Tools {
     /// When the build fails; and instead of the skip when `POLITY_NO_SKIP=1`.
     pub fn find() -> Result<Self, Skip> {
         static FOUND: OnceLock<Found> = OnceLock::new();
-        let folder = FOUND.get_or_init(|| fetch(&["--tools"])).folder("helm")?;
+        let folder = FOUND
+            .get_or_init(|| fetch(&["helm", "promtool"]))
+            .folder("helm")?;
         Ok(Tools { folder })
     }
 

@@ -51,7 +51,7 @@ impl Vcsim {
     /// It cannot be built, or does not start; instead of the skip when `POLITY_NO_SKIP=1`.
     pub fn start(arguments: &[&str]) -> Result<Self, Skip> {
         static FOUND: OnceLock<Found> = OnceLock::new();
-        let folder = FOUND.get_or_init(|| fetch(&["--vcsim"])).folder("vcsim")?;
+        let folder = FOUND.get_or_init(|| fetch(&["vcsim"])).folder("vcsim")?;
         let files = tempfile::tempdir().expect("a folder");
         let server = Server::start(|address| {
             let mut vcsim = Command::new(folder.join("vcsim"));
