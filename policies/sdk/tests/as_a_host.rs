@@ -1,20 +1,12 @@
 //! The test kit does with a policy what a host does: it takes nothing that the manifest does not declare, hands over what
 //! a watch knows, fills the configuration in, and merges what is concluded.
 
-#[allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    reason = "shared by the tests of this crate"
-)]
-mod thing;
-
+use crate::thing::{self, Thing};
 use polity_sdk::cloud::vm;
 use polity_sdk::kube::drain::Pod;
 use polity_sdk::prelude::*;
 use polity_sdk::test::World;
 use serde_json::{Value, json};
-use thing::Thing;
 
 type Cx = Context<Thing, Value>;
 

@@ -1,20 +1,12 @@
 //! The rules of the journal, seen from a policy.
 
-#[allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    reason = "shared by the tests of this crate"
-)]
-mod thing;
-
+use crate::thing::{Thing, world};
 use polity_sdk::cloud::vm::{self, Power};
 use polity_sdk::contract::{Conclusion, IdentityStep, Pass, Request, Step};
 use polity_sdk::prelude::*;
 use polity_sdk::test::retry_request;
 use polity_sdk::{ActInDoubt, Judgement, Next, Resolution, RetryRequest, Verdict, Wait, step};
 use serde_json::{Value, json};
-use thing::{Thing, world};
 
 type Cx = Context<Thing>;
 

@@ -1,21 +1,13 @@
 //! The test kit fails a test that a broken policy would pass.
 
-#[allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    reason = "shared by the tests of this crate"
-)]
-mod thing;
-
 use std::cell::Cell;
 
+use crate::thing::{self, Thing};
 use polity_sdk::cloud::vm;
 use polity_sdk::contract::Request;
 use polity_sdk::prelude::*;
 use polity_sdk::test::World;
 use serde_json::json;
-use thing::Thing;
 
 type Cx = Context<Thing>;
 

@@ -1,19 +1,11 @@
 //! Plugging ports in and out, whoever drives the router.
 
-#[allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    reason = "shared by the tests of this crate"
-)]
-mod thing;
-
+use crate::thing::{self, Thing};
 use polity_sdk::Code;
 use polity_sdk::cloud::router::{Instance, Plugged, Port, plug};
 use polity_sdk::prelude::*;
 use polity_sdk::test::{World, describe};
 use serde_json::json;
-use thing::Thing;
 
 fn port(n: u32) -> Port {
     Port {

@@ -1,0 +1,4 @@
+//! The tests of the policy.
+
+mod crds;
+mod edges;

@@ -1,0 +1,5 @@
+//! The tests of the policy.
+
+mod edges;
+mod large;
+mod passes;

@@ -1,0 +1,5 @@
+//! The tests of the policy.
+
+mod crd;
+mod edges;
+mod queue;
