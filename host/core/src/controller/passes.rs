@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::calls::Target;
+use super::keys::KeyState;
 use super::{Controller, Guard, LastFault, Output};
 use crate::binding::Binding;
 use crate::call::Scope;
@@ -17,6 +18,7 @@ use crate::reconcile::{
     View, Work, host_defect, primary_scope, primary_scopes, start,
 };
 use crate::record::Outcome;
+use crate::time::Now;
 
 /// The largest number of ungranted requests, and of fields that were not kept, in a binding's health. Without a limit
 /// a policy could fill the memory with requests that differ.
@@ -32,6 +34,44 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// A pass of a key. It takes out of the state of its key what is handed back when it ends.
+    fn begin(
+        id: PassId,
+        key: &Key,
+        state: &mut KeyState,
+        binding: Arc<Binding>,
+        snapshot: Option<Object>,
+        now: Now,
+    ) -> Self {
+        state.running = Some(id);
+        state.retry = None;
+        let work = Work {
+            current: snapshot.clone(),
+            known: std::mem::take(&mut state.known),
+            futile: std::mem::take(&mut state.futile),
+            ..Work::default()
+        };
+        let frame = Frame {
+            id,
+            key: key.clone(),
+            tenant: state.tenant.clone(),
+            tenant_queue: state.tenant_queue.clone(),
+            binding,
+            started: now,
+            queued: now.boot - state.queued.take().unwrap_or(now.boot),
+            causes: std::mem::take(&mut state.causes).into_iter().collect(),
+            attempt: state.attempt,
+            slowed: std::mem::take(&mut state.slowed),
+            snapshot,
+            last: state.last.clone(),
+        };
+        Running {
+            frame,
+            work,
+            is_defect: false,
+        }
+    }
+
     pub(super) fn binding(&self) -> &Arc<Binding> {
         &self.frame.binding
     }
@@ -81,36 +121,9 @@ impl Controller {
         }
         self.last_pass += 1;
         let id = PassId(self.last_pass);
-        state.running = Some(id);
-        state.retry = None;
-        let work = Work {
-            current: snapshot.clone(),
-            known: std::mem::take(&mut state.known),
-            futile: std::mem::take(&mut state.futile),
-            ..Work::default()
-        };
-        let frame = Frame {
-            id,
-            key: key.clone(),
-            tenant: state.tenant.clone(),
-            tenant_queue: state.tenant_queue.clone(),
-            binding,
-            started: self.now,
-            queued: self.now.boot - state.queued.take().unwrap_or(self.now.boot),
-            causes: std::mem::take(&mut state.causes).into_iter().collect(),
-            attempt: state.attempt,
-            slowed: std::mem::take(&mut state.slowed),
-            snapshot,
-            last: state.last.clone(),
-        };
-        self.journals.begin(&frame.tenant_queue, id);
-        let phase = start(&frame);
-        let is_defect = false;
-        let running = Box::new(Running {
-            frame,
-            work,
-            is_defect,
-        });
+        let running = Box::new(Running::begin(id, key, state, binding, snapshot, self.now));
+        self.journals.begin(&running.frame.tenant_queue, id);
+        let phase = start(&running.frame);
         self.drive(phase, running, PhaseEvent::Entered);
     }
 

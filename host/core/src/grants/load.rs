@@ -17,84 +17,117 @@ pub fn check_load(
     others: &[&Manifest],
 ) -> Vec<String> {
     let mut wrong = Vec::new();
+    wrong.extend(closed_kind(spec));
+    wrong.extend(another_kind(spec, manifest));
+    wrong.extend(needs_without_grant(spec, manifest));
+    wrong.extend(groups_of_others(spec));
+    wrong.extend(guarded_writes(spec, manifest));
+    wrong.extend(finalizer_of_others(manifest));
+    wrong.extend(others.iter().flat_map(|other| shared_writes(manifest, other)));
+    wrong.extend(no_place_for_entries(catalogue, manifest));
+    wrong
+}
+
+/// A binding governs no kind that is closed to policies.
+fn closed_kind(spec: &BindingSpec) -> Option<String> {
     let governed = spec.governs.kind();
-    if is_closed(&governed) {
-        wrong.push(format!(
-            "spec.governs: {} of {} cannot be governed",
-            governed.kind, governed.api_version
-        ));
-    }
-    if !manifest.governs.is_empty() && !manifest.governs.contains(&governed) {
-        wrong.push(format!(
-            "{} does not govern {} of {}",
-            manifest.name, governed.kind, governed.api_version
-        ));
-    }
-    for need in &manifest.needs {
-        if !is_granted(spec, need) {
-            wrong.push(format!(
-                "{} needs {}, which spec.grants does not grant",
-                manifest.name,
-                describe(need)
-            ));
-        }
-    }
+    is_closed(&governed).then(|| {
+        let Kind { api_version, kind } = governed;
+        format!("spec.governs: {kind} of {api_version} cannot be governed")
+    })
+}
+
+/// A policy that names kinds governs no other kind.
+fn another_kind(spec: &BindingSpec, manifest: &Manifest) -> Option<String> {
+    let governed = spec.governs.kind();
+    let is_governed = manifest.governs.is_empty() || manifest.governs.contains(&governed);
+    (!is_governed).then(|| {
+        let Kind { api_version, kind } = governed;
+        format!("{} does not govern {kind} of {api_version}", manifest.name)
+    })
+}
+
+/// Each need of a policy has a grant.
+fn needs_without_grant(spec: &BindingSpec, manifest: &Manifest) -> impl Iterator<Item = String> {
+    let missing = manifest.needs.iter().filter(move |need| !is_granted(spec, need));
+    missing.map(move |need| {
+        let need = describe(need);
+        format!("{} needs {need}, which spec.grants does not grant", manifest.name)
+    })
+}
+
+/// Bootstrap tokens are granted for groups that bootstrap tokens can have.
+fn groups_of_others(spec: &BindingSpec) -> impl Iterator<Item = String> {
     let mints = spec.grants.iter().filter_map(|grant| match grant {
         Grant::Mint(kinds) => Some(kinds),
         _ => None,
     });
-    for group in mints.flatten().flat_map(MintGrant::groups) {
-        if !is_bootstrap_group(group) {
-            wrong.push(format!(
-                "spec.grants: mint: {group:?} is not a group of bootstrap tokens: \
-                 use system:bootstrappers:NAME with lower-case letters, digits, `:` and `-`"
-            ));
-        }
-    }
-    for path in manifest.writes.iter().filter(|path| is_guarded(path)) {
-        // A manifest that declares all finalizers means its own: a policy writes only its own finalizer without a
-        // grant.
-        let means_own = path == "metadata.finalizers"
-            || manifest.finalizer.as_deref().map(own_finalizer).as_ref() == Some(path);
-        let narrowed = spec
-            .policies
-            .source(manifest.role)
-            .and_then(|source| source.writes.as_ref());
-        let is_left_out = narrowed.is_some_and(|narrowed| !narrowed.iter().any(|n| overlap(n, path)));
-        if !means_own && !is_left_out && !writes_guarded(spec, path) {
-            wrong.push(format!(
-                "{} writes {path}: spec.grants needs `write: [{path}]`, or spec.policies.{}.writes leaves it out",
-                manifest.name,
-                manifest.role.as_str()
-            ));
-        }
-    }
-    if let Some(finalizer) = manifest
-        .finalizer
-        .as_deref()
-        .filter(|name| !is_own_finalizer(name))
-    {
-        wrong.push(format!(
+    let groups = mints.flatten().flat_map(MintGrant::groups);
+    groups.filter(|group| !is_bootstrap_group(group)).map(|group| {
+        format!(
+            "spec.grants: mint: {group:?} is not a group of bootstrap tokens: \
+             use system:bootstrappers:NAME with lower-case letters, digits, `:` and `-`"
+        )
+    })
+}
+
+/// A policy writes a guarded path only with a grant, unless the binding leaves the path out.
+fn guarded_writes(spec: &BindingSpec, manifest: &Manifest) -> impl Iterator<Item = String> {
+    let (name, role) = (&manifest.name, manifest.role.as_str());
+    let guarded = manifest.writes.iter().filter(|path| is_guarded(path));
+    let refused = guarded.filter(move |path| {
+        !means_own_finalizer(manifest, path)
+            && !is_left_out(spec, manifest, path)
+            && !writes_guarded(spec, path)
+    });
+    refused.map(move |path| {
+        format!(
+            "{name} writes {path}: spec.grants needs `write: [{path}]`, or spec.policies.{role}.writes leaves it out"
+        )
+    })
+}
+
+/// Whether a path of a manifest means the policy's own finalizer, which it writes without a grant. A manifest that
+/// declares all finalizers means its own.
+fn means_own_finalizer(manifest: &Manifest, path: &str) -> bool {
+    let own = manifest.finalizer.as_deref().map(own_finalizer);
+    path == "metadata.finalizers" || own.as_deref() == Some(path)
+}
+
+/// Whether the binding narrows the writes of a policy to others than this path.
+fn is_left_out(spec: &BindingSpec, manifest: &Manifest, path: &str) -> bool {
+    let source = spec.policies.source(manifest.role);
+    let narrowed = source.and_then(|source| source.writes.as_ref());
+    narrowed.is_some_and(|narrowed| !narrowed.iter().any(|kept| overlap(kept, path)))
+}
+
+/// A policy has a finalizer of its own.
+fn finalizer_of_others(manifest: &Manifest) -> Option<String> {
+    let finalizer = manifest.finalizer.as_deref()?;
+    (!is_own_finalizer(finalizer)).then(|| {
+        format!(
             "{} has the finalizer {finalizer:?}: a finalizer needs a qualified name, `domain/name`, that does not belong to Kubernetes",
             manifest.name
-        ));
-    }
-    for other in others {
-        for path in manifest
-            .writes
-            .iter()
-            .filter(|path| other.writes.iter().any(|o| overlap(path, o)))
-        {
-            wrong.push(format!("{} and {} both write {path}", manifest.name, other.name));
-        }
-    }
-    if creates(catalogue, manifest) && !manifest.crds().any(has_pending) {
-        wrong.push(format!(
+        )
+    })
+}
+
+/// Two policies of a binding write different paths.
+fn shared_writes(one: &Manifest, other: &Manifest) -> impl Iterator<Item = String> {
+    let is_shared = move |path: &&String| other.writes.iter().any(|theirs| overlap(path, theirs));
+    let shared = one.writes.iter().filter(is_shared);
+    shared.map(move |path| format!("{} and {} both write {path}", one.name, other.name))
+}
+
+/// The kind of a policy that creates has a list for the entries of its creates.
+fn no_place_for_entries(catalogue: &Catalogue, manifest: &Manifest) -> Option<String> {
+    let lacks_place = creates(catalogue, manifest) && !manifest.crds().any(has_pending);
+    lacks_place.then(|| {
+        format!(
             "{} creates cloud resources, but its kind has no list status.pending for their entries",
             manifest.name
-        ));
-    }
-    wrong
+        )
+    })
 }
 
 pub(super) fn own_finalizer(name: &str) -> String {
