@@ -90,10 +90,12 @@ impl Acting {
     pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
         match (self.now, event) {
             (ActStep::Checking, PhaseEvent::Entered) => self.check(context),
-            (ActStep::Preparing, PhaseEvent::Reply(index, Reply::Prepared(prepared))) => {
+            (ActStep::Preparing, PhaseEvent::Reply(index, Reply::Prepared(prepared)))
+                if self.is_preparing(index) =>
+            {
                 self.prepared(index, prepared, context)
             }
-            (ActStep::Preparing, PhaseEvent::Cut(index)) => {
+            (ActStep::Preparing, PhaseEvent::Cut(index)) if self.is_preparing(index) => {
                 let cut = Failure::new(Code::DeadlineExceeded, "no answer in time");
                 self.prepared(index, Err(cut), context)
             }
@@ -196,15 +198,19 @@ impl Acting {
         self.go_on_when_prepared(context)
     }
 
+    /// Whether the act of this slot is a create that is being prepared.
+    fn is_preparing(&self, index: usize) -> bool {
+        self.acts.get(index).is_some_and(ActSlot::lacks_preparation)
+    }
+
     /// Handles the result of a preparation. A failed one has no effect, because a preparation only reads.
     fn prepared(mut self, index: usize, found: Result<Prepared, Failure>, context: &mut Context<'_>) -> Flow {
-        if let Some(slot) = self.acts.get_mut(index).filter(|slot| slot.lacks_preparation()) {
-            match found {
-                Ok(prepared) => slot.prepared = Some(prepared),
-                Err(failure) => {
-                    let effect = Effect::None;
-                    slot.answer = Some(Err(Failure { effect, ..failure }));
-                }
+        let slot = &mut self.acts[index];
+        match found {
+            Ok(prepared) => slot.prepared = Some(prepared),
+            Err(failure) => {
+                let effect = Effect::None;
+                slot.answer = Some(Err(Failure { effect, ..failure }));
             }
         }
         self.go_on_when_prepared(context)
@@ -223,20 +229,20 @@ impl Acting {
 
     /// Writes the finalizer first, if the lifecycle policy names one and the object lacks it.
     fn add_finalizer(self, context: &mut Context<'_>) -> Flow {
-        let missing = match (&context.work.current, context.frame.finalizer()) {
-            (Some(object), Some(finalizer))
-                if self.unanswered().is_some() && !object.has_finalizer(finalizer) =>
-            {
-                let mut all = object.finalizers();
-                all.push(finalizer.to_owned());
-                json!({"metadata": {"finalizers": all}})
-            }
+        let lacks_it = |object: &Object, finalizer: &str| {
+            self.unanswered().is_some() && !object.has_finalizer(finalizer)
+        };
+        let (current, finalizer) = match (context.work.current.clone(), context.frame.finalizer()) {
+            (Some(current), Some(finalizer)) if lacks_it(&current, finalizer) => (current, finalizer),
             _ => return self.enter(ActStep::WriteAhead(Gate::Due)),
         };
         if context.is_behind() {
             return self.without_finalizer(Code::Aborted, BEHIND, context);
         }
-        match write_primary(None, missing, context) {
+        let mut all = current.finalizers();
+        all.push(finalizer.to_owned());
+        let patch = json!({"metadata": {"finalizers": all}});
+        match write_primary(&current, None, patch, context) {
             Ok(gate) => self.wait(ActStep::AddFinalizer(gate)),
             Err(outcome) => self.stop(outcome, context),
         }
@@ -272,6 +278,7 @@ impl Acting {
     /// Makes an entry for every create of the step.
     fn enter_creates(mut self, context: &mut Context<'_>) -> Flow {
         let Some(current) = context.work.current.clone() else {
+            // An absent object holds no entries, and the checks have refused its creates.
             return self.enter(ActStep::Performing(0, Gate::Due));
         };
         self.entered_at = context.view.now.boot;
@@ -311,7 +318,7 @@ impl Acting {
     /// Writes the entries of the step. A new entry replaces a resolved one of the same operation and intent.
     fn write_ahead(self, context: &mut Context<'_>) -> Flow {
         let Some(current) = context.work.current.clone() else {
-            return self.enter(ActStep::Performing(0, Gate::Due));
+            return Flow::Bug("Acting has entries for an absent object".into());
         };
         let new: Vec<PendingEntry> = self.entries(context).cloned().collect();
         let keep = |entry: &PendingEntry| {
@@ -321,7 +328,7 @@ impl Acting {
         };
         let pending = Pending::of(&current).left(keep, &new);
         let patch = json!({"status": {"pending": pending}});
-        match write_primary(Some("status"), patch, context) {
+        match write_primary(&current, Some("status"), patch, context) {
             Ok(gate) => self.wait(ActStep::WriteAhead(gate)),
             Err(outcome) => self.stop(outcome, context),
         }
@@ -618,17 +625,15 @@ fn other_written(act: &Act, left: Option<&Object>, context: &mut Context<'_>) ->
 
 /// Writes the primary before an act, with the version that this pass knows as precondition.
 fn write_primary(
+    current: &Object,
     subresource: Option<&str>,
     patch: Value,
     context: &mut Context<'_>,
 ) -> Result<Gate, Outcome> {
-    let Some(current) = context.work.current.clone() else {
-        return Ok(Gate::Waiting);
-    };
     let write = Write::Patch {
         object: current.reference(),
         subresource: subresource.map(str::to_owned),
-        precondition: Some(context.precondition(&current)),
+        precondition: Some(context.precondition(current)),
         patch,
     };
     context.change(0, Call::Write(write), CLUSTER_LONGEST)

@@ -84,6 +84,9 @@ impl Asking {
     }
 
     pub(super) fn on_event(mut self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+        if !self.awaits(&event) {
+            return Flow::unexpected(&Phase::Asking(self), &event);
+        }
         match event {
             PhaseEvent::Entered => (0..self.asks.len()).for_each(|slot| self.look(slot, context)),
             PhaseEvent::Listed(slot) => self.look(slot, context),
@@ -91,7 +94,7 @@ impl Asking {
             PhaseEvent::Reply(slot, Reply::Objects(found)) => self.read(slot, found, context),
             PhaseEvent::Reply(slot, Reply::Rendered(rendered)) => self.rendered(slot, rendered, context),
             PhaseEvent::Cut(slot) => self.cut(slot, context),
-            PhaseEvent::Opened if self.is_in_line() => {}
+            PhaseEvent::Opened => {}
             event => return Flow::unexpected(&Phase::Asking(self), &event),
         }
         let waits = self.look_on(context);
@@ -104,10 +107,24 @@ impl Asking {
         }
     }
 
-    fn is_in_line(&self) -> bool {
-        self.asks
-            .iter()
-            .any(|ask| matches!(ask.state, AskState::InLine(_)))
+    /// Whether a question is in the state that the event ends. A reply to a call that was cut or cancelled never gets
+    /// here: the controller drops it.
+    fn awaits(&self, event: &PhaseEvent) -> bool {
+        let state = |slot: &usize| self.asks.get(*slot).map(|ask| &ask.state);
+        match event {
+            PhaseEvent::Entered => true,
+            PhaseEvent::Listed(slot) => matches!(state(slot), Some(AskState::Listing(_))),
+            PhaseEvent::Reply(slot, Reply::Rendered(_)) => matches!(state(slot), Some(AskState::Rendering)),
+            PhaseEvent::Reply(slot, _) => matches!(state(slot), Some(AskState::Reading)),
+            PhaseEvent::Cut(slot) => matches!(
+                state(slot),
+                Some(AskState::Listing(_) | AskState::Reading | AskState::Rendering)
+            ),
+            PhaseEvent::Opened => self
+                .asks
+                .iter()
+                .any(|ask| matches!(ask.state, AskState::InLine(_))),
+        }
     }
 
     pub(super) fn awaited(&self) -> Awaited<'_> {
@@ -151,16 +168,12 @@ impl Asking {
             false => Ok(json),
         });
         self.bytes += answer.as_ref().map_or(0, |json| json.len() as u64);
-        if let Some(ask) = self.asks.get_mut(slot) {
-            ask.state = AskState::Answered(answer);
-        }
+        self.asks[slot].state = AskState::Answered(answer);
     }
 
     /// Answers a question, or starts what will answer it.
     fn look(&mut self, slot: usize, context: &mut Context<'_>) {
-        let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) else {
-            return;
-        };
+        let asked = &self.asks[slot].ask;
         // A question that is being read becomes a dependency only after the read, so it is counted here.
         let is_reading =
             |ask: &&AskSlot| matches!(ask.state, AskState::Reading) && is_of_cluster(&ask.ask.question);
@@ -211,9 +224,7 @@ impl Asking {
 
     /// Handles the answer of a cloud or of a credential call.
     fn answered(&mut self, slot: usize, answer: Answer, context: &mut Context<'_>) {
-        let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) else {
-            return;
-        };
+        let asked = &self.asks[slot].ask;
         let answer = match (&asked.question, answer) {
             (Question::Credential(_), Ok(credential)) => {
                 if let Some(handle) = credential["handle"].as_str() {
@@ -228,9 +239,7 @@ impl Asking {
 
     /// Handles the answer of the API server.
     fn read(&mut self, slot: usize, found: Found, context: &mut Context<'_>) {
-        let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) else {
-            return;
-        };
+        let asked = &self.asks[slot].ask;
         let is_list = matches!(asked.question, Question::Objects(_));
         let look = Look::of(self.run.role, &asked.question, context);
         let answer = match (look, found) {
@@ -251,9 +260,8 @@ impl Asking {
 
     /// Handles a rendered list.
     fn rendered(&mut self, slot: usize, rendered: Rendered, context: &mut Context<'_>) {
-        if let Some(asked) = self.asks.get(slot).map(|slot| &slot.ask) {
-            context.counted(&(self.run.role, asked.question.clone()), rendered.count);
-        }
+        let asked = (self.run.role, self.asks[slot].ask.question.clone());
+        context.counted(&asked, rendered.count);
         let limit = context.frame.binding.spec.limits.answer;
         let is_too_large = |failure: &Failure| failure.code == Code::ResourceExhausted;
         self.is_full |= self.room(context) < limit && rendered.answer.as_ref().is_err_and(is_too_large);
@@ -263,8 +271,8 @@ impl Asking {
     /// Answers a question whose call or watch took too long. The error of the watch is part of the answer, if there
     /// is one.
     fn cut(&mut self, slot: usize, context: &Context<'_>) {
-        let failure = match self.asks.get(slot).map(|ask| &ask.state) {
-            Some(AskState::Listing(scope)) => {
+        let failure = match &self.asks[slot].state {
+            AskState::Listing(scope) => {
                 let why = context.view.cache.watch_error(scope);
                 let why = why.unwrap_or("no answer in time");
                 let message = format!("the watch of {} has not listed: {why}", scope.kind.kind);
@@ -994,6 +1002,43 @@ mod tests {
         let journal = journal(&commands).expect("the policy is called again");
         let text = journal[0].as_ref().expect("one is no more than one");
         assert!(text.contains("default") && !text.contains("other"), "{text}");
+    }
+
+    #[test]
+    fn an_event_that_no_question_waits_for_is_a_defect() {
+        let answered = |slot| PhaseEvent::Reply(slot, Reply::Answer(Ok(json!({}))));
+        let read = |slot| PhaseEvent::Reply(slot, Reply::objects(Ok(json!([]))));
+        let rendered = |slot| {
+            let (answer, count) = (Ok("[]".into()), 0);
+            PhaseEvent::Reply(slot, Reply::Rendered(Rendered { answer, count }))
+        };
+        // The first question is answered, the second is read, and the third waits for its watch.
+        for (event, fits) in [
+            (answered(1), true),
+            (PhaseEvent::Cut(1), true),
+            (PhaseEvent::Listed(2), true),
+            (PhaseEvent::Cut(2), true),
+            (answered(0), false),
+            (answered(2), false),
+            (answered(3), false),
+            (read(0), false),
+            (read(2), false),
+            (rendered(1), false),
+            (rendered(3), false),
+            (PhaseEvent::Listed(0), false),
+            (PhaseEvent::Listed(1), false),
+            (PhaseEvent::Listed(3), false),
+            (PhaseEvent::Cut(0), false),
+            (PhaseEvent::Cut(3), false),
+            (PhaseEvent::Opened, false),
+        ] {
+            let mut fixture = Fixture::new();
+            let lock = ask(Question::Lock("one".into()));
+            let (flow, _) = fixture.requests(vec![lock, get(), labelled("b")]);
+            let told = format!("{event:?}");
+            let (flow, _) = fixture.go_on(flow, event);
+            assert_eq!(matches!(flow, Flow::Bug(_)), !fits, "{told}: {flow:?}");
+        }
     }
 
     #[test]

@@ -23,12 +23,14 @@ impl Resolving {
                 self.asked_at = context.view.now.boot;
                 ask(context);
             }
-            PhaseEvent::Reply(slot, Reply::Resolved(resolution)) => self.resolved(slot, resolution, context),
+            PhaseEvent::Reply(slot, Reply::Resolved(resolution)) if is_asked(slot, context) => {
+                self.resolved(slot, resolution, context);
+            }
             // After a failure, or without an answer in time, the outcome is unknown.
-            PhaseEvent::Reply(slot, Reply::Answer(Err(failure))) => {
+            PhaseEvent::Reply(slot, Reply::Answer(Err(failure))) if is_asked(slot, context) => {
                 self.resolved(slot, Resolution::Unknown(failure.to_string()), context);
             }
-            PhaseEvent::Cut(slot) => {
+            PhaseEvent::Cut(slot) if is_asked(slot, context) => {
                 let why = "the cloud did not answer in time";
                 self.resolved(slot, Resolution::Unknown(why.into()), context);
             }
@@ -41,12 +43,10 @@ impl Resolving {
     }
 
     fn resolved(&self, slot: usize, resolution: Resolution, context: &mut Context<'_>) {
-        let Some(entry) = context.work.found.get(slot).map(|entry| entry.entry.clone()) else {
-            return;
-        };
+        let entry = &context.work.found[slot].entry;
         let resolution = match resolution {
             Resolution::Absent
-                if !self.would_be_visible(&entry, context) && context.is_guarded(Guard::AbsentTakesTime) =>
+                if !self.would_be_visible(entry, context) && context.is_guarded(Guard::AbsentTakesTime) =>
             {
                 Resolution::Unknown("the result may not be visible yet".into())
             }
@@ -65,6 +65,12 @@ impl Resolving {
             _ => false,
         }
     }
+}
+
+/// Whether the cloud was asked for the entry of this slot and has not answered.
+fn is_asked(slot: usize, context: &Context<'_>) -> bool {
+    let entry = context.work.found.get(slot);
+    entry.is_some_and(|entry| entry.fate == Fate::Open)
 }
 
 /// Asks the cloud for every entry, except for entries whose create this process certainly never sent.
@@ -274,6 +280,27 @@ mod tests {
         let phase = start(&fixture.frame);
         fixture.enter(phase);
         assert_eq!(fixture.work.known.keys().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn an_answer_for_an_entry_that_is_not_asked_for_is_a_defect() {
+        let failed = || Reply::Answer(Err(failure(Code::Unavailable)));
+        for event in [
+            settled(0, unknown()),
+            settled(2, unknown()),
+            PhaseEvent::Reply(0, failed()),
+            PhaseEvent::Reply(2, failed()),
+            PhaseEvent::Cut(0),
+            PhaseEvent::Cut(2),
+        ] {
+            let mut fixture = in_doubt();
+            let phase = start(&fixture.frame);
+            let (flow, _) = fixture.enter(phase);
+            let (flow, _) = fixture.go_on(flow, settled(0, unknown()));
+            let told = format!("{event:?}");
+            let (flow, _) = fixture.go_on(flow, event);
+            assert!(matches!(flow, Flow::Bug(_)), "{told}: {flow:?}");
+        }
     }
 
     #[test]

@@ -17,7 +17,8 @@ use crate::reconcile::pending::Pending;
 use crate::reconcile::publishing::has_conditions;
 use crate::reconcile::work::Fate;
 
-/// Whether an act is granted, and whether the primary still holds the finalizer that must protect it.
+/// Whether an act is granted, and whether the primary can hold its entry and still holds the finalizer that must
+/// protect it.
 pub(super) fn check_act(act: &Act, role: Role, context: &Context<'_>) -> Result<(), Refusal> {
     let primary = context.frame.snapshot.as_ref();
     let grant = grants::check_act(&context.frame.binding, role, primary, act)?;
@@ -33,6 +34,7 @@ pub(super) fn check_act(act: &Act, role: Role, context: &Context<'_>) -> Result<
     if let (Some(grant), Some((object, uid))) = (grant, on) {
         check_relation(&grant, object, uid, context)?;
     }
+    check_primary(act, context)?;
     Ok(check_finalizer(context)?)
 }
 
@@ -115,6 +117,20 @@ pub(super) fn drop_precondition(act: &mut Act, context: &Context<'_>) {
     if let Act::Delete(ObjectDelete { precondition, .. }) | Act::Evict(Eviction { precondition, .. }) = act {
         precondition.uid.clear();
         precondition.resource_version = None;
+    }
+}
+
+/// Refuses creates of an object that is absent: nothing could hold their entries.
+fn check_primary(act: &Act, context: &Context<'_>) -> Result<(), Failure> {
+    match (create(act), &context.work.current) {
+        (Some((operation, intent)), None) => {
+            let key = &context.frame.key;
+            let message = format!(
+                "{operation} of {intent}: {key} is absent, and a create is entered in the status of its object"
+            );
+            Err(Failure::new(Code::FailedPrecondition, message))
+        }
+        _ => Ok(()),
     }
 }
 

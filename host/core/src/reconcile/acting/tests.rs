@@ -421,6 +421,24 @@ fn what_is_absent_and_stays_so_is_acted_for() {
 }
 
 #[test]
+fn for_an_absent_object_nothing_is_created_because_it_cannot_hold_an_entry() {
+    let mut fixture = Fixture::new();
+    let scope = primary_scopes(&fixture.frame.binding).remove(0);
+    let gone = WatchEvent::Deleted(Object::new(machine(5, json!({}))));
+    fixture.cache.observe(&scope, gone);
+    fixture.frame.snapshot = None;
+    fixture.work.current = None;
+    let (flow, commands) = fixture.requests(vec![clone_of("m"), stop()]);
+    assert!(preparing(&commands).is_empty() && patches(&commands).is_empty());
+    assert_eq!(operations(&commands), ["vm.stop"]);
+    let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
+    assert_eq!(
+        answers(&commands),
+        [Err(Code::FailedPrecondition), Ok("{}".into())]
+    );
+}
+
+#[test]
 fn a_change_that_another_watch_showed_first_counts_before_the_first_act() {
     let mut fixture = Fixture::new();
     let narrower = Scope {
@@ -629,6 +647,25 @@ fn what_an_interrupted_pass_knows_of_its_entries_is_kept() {
     let (fixture, _) = cloning();
     let Work { known, .. } = fixture.work;
     assert_eq!(known.values().map(|known| known.sent).collect::<Vec<_>>(), [true]);
+}
+
+#[test]
+fn a_preparation_that_no_act_waits_for_is_a_defect() {
+    for again in [
+        prepared(0, Ok(ready())),
+        prepared(1, Ok(ready())),
+        prepared(3, Ok(ready())),
+        PhaseEvent::Cut(0),
+        PhaseEvent::Cut(3),
+    ] {
+        let mut fixture = Fixture::new();
+        let requests = vec![clone_of("a"), stop(), clone_of("b")];
+        let (flow, _) = fixture.requests_unprepared(requests);
+        let (flow, _) = fixture.go_on(flow, prepared(0, Ok(ready())));
+        let told = format!("{again:?}");
+        let (flow, _) = fixture.go_on(flow, again);
+        assert!(matches!(flow, Flow::Bug(_)), "{told}: {flow:?}");
+    }
 }
 
 #[test]
