@@ -51,6 +51,8 @@ use crate::record::Outcome;
 use crate::time::Now;
 
 #[cfg(test)]
+pub(crate) use acting::tests::panicking;
+#[cfg(test)]
 pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
 pub(crate) use deciding::{Clamped, Finished, answer_of, taken};

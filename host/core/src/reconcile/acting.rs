@@ -3,7 +3,7 @@
 
 mod checks;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::time::Duration;
 

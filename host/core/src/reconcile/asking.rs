@@ -853,6 +853,16 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_no_thread_renders_in_time_is_said_to_be_late() {
+        let mut fixture = Fixture::new();
+        many(&mut fixture, 40);
+        let (flow, commands) = fixture.requests(vec![labelled("b")]);
+        assert_eq!(renders(&commands).len(), 1);
+        let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
+        assert_eq!(code(&commands), Some(Code::DeadlineExceeded));
+    }
+
+    #[test]
     fn long_lists_of_a_step_are_rendered_one_after_another_in_the_room_that_is_left() {
         let mut fixture = Fixture::new();
         fixture.bind(|binding| binding.spec.limits.journal = 9_000);

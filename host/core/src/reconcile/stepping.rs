@@ -421,7 +421,15 @@ mod tests {
         conclusion: Conclusion,
         rest: serde_json::Value,
     ) -> (Fixture, Flow, Vec<Command>) {
-        let mut fixture = Fixture::of(machine(1, rest), &[Role::Identity, Role::Lifecycle]);
+        let fixture = Fixture::of(machine(1, rest), &[Role::Identity, Role::Lifecycle]);
+        identity_of(fixture, verdict, conclusion)
+    }
+
+    fn identity_of(
+        mut fixture: Fixture,
+        verdict: Verdict,
+        conclusion: Conclusion,
+    ) -> (Fixture, Flow, Vec<Command>) {
         let phase = crate::reconcile::start(&fixture.frame);
         let (flow, _) = fixture.enter(phase);
         let plan = Question::Credential("{}".into());
@@ -519,8 +527,47 @@ mod tests {
 
     #[test]
     fn a_binding_without_a_lifecycle_publishes_what_its_identity_concluded() {
+        let fixture = Fixture::of(machine(1, json!({})), &[Role::Identity]);
+        let says = Conclusion {
+            next: Next::After(60_000),
+            ..conclusion(json!({"status": {"identity": "x"}}))
+        };
+        let (mut fixture, flow, commands) = identity_of(fixture, Verdict::Granted("h".into()), says);
+        assert_eq!(patches(&commands)[0]["status"], json!({"identity": "x"}));
+        let stands = machine(2, json!({"status": {"identity": "x"}}));
+        let (flow, _) = fixture.go_on(flow, crate::reconcile::fixture::found(Ok(stands)));
+        let Flow::End(ended) = flow else {
+            panic!("{flow:?}")
+        };
+        assert_eq!(
+            (ended.outcome, ended.next),
+            (Outcome::Published, Some(Next::After(60_000)))
+        );
+        assert_eq!(fixture.work.roles.len(), 1);
+    }
+
+    #[test]
+    fn a_pass_without_any_policy_concludes_nothing() {
         let mut fixture = Fixture::of(machine(1, json!({})), &[]);
-        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
         assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::NoPolicy)));
+        assert!(commands.is_empty(), "{commands:?}");
+    }
+
+    #[test]
+    fn an_event_that_fits_no_row_is_a_defect() {
+        for event in [
+            PhaseEvent::Opened,
+            PhaseEvent::Listed(0),
+            crate::reconcile::fixture::answer(Ok(json!({}))),
+        ] {
+            let mut fixture = Fixture::new();
+            let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+            let (flow, _) = fixture.go_on(flow, event);
+            assert!(
+                matches!(&flow, Flow::Bug(what) if what.starts_with("Stepping got ")),
+                "{flow:?}"
+            );
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the causes of passes, of what a pass leaves to the next one, and of its reports.
 
 use super::*;
+use crate::reconcile::panicking;
 
 #[test]
 fn health_counts_what_passes_came_to() {
@@ -114,6 +115,82 @@ fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
     assert_eq!(pass.pending[0].resolution, crate::contract::Resolution::Absent);
 }
 
+/// The handler of the next event of this object's pass panics.
+fn let_panic(desk: &mut Desk, name: &str) {
+    let of_it = |(_, running): &&mut (Phase, Box<Running>)| &*running.frame.key.name == name;
+    let pass = desk.controller.passes.values_mut().find(of_it);
+    pass.expect("a pass is under way").0 = panicking();
+}
+
+fn answered() -> Reply {
+    Reply::Answer(Ok(json!({})))
+}
+
+#[test]
+fn a_panic_in_a_handler_costs_its_pass_and_no_other() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    let question = Question::Lock("one".into());
+    let lock = Request::Ask(Ask { round: 0, question });
+    let Request::Ask(get) = get() else {
+        panic!("a question")
+    };
+    let asks = [0, 1].map(|round| Request::Ask(Ask { round, ..get.clone() }));
+    desk.step_of("m", pending([&[lock.clone()], &asks[..]].concat()));
+    assert_eq!(desk.cloud_calls(), 2);
+    let_panic(&mut desk, "m");
+    let (id, _) = desk.take("call of a cloud", |call| matches!(call, Call::Cloud(_)));
+    desk.reply(id, answered());
+    assert_eq!(
+        desk.cloud_calls(),
+        0,
+        "nobody waits for the other answer any more"
+    );
+    let (id, patch) = desk.patch();
+    let condition = &patch["status"]["conditions"][0];
+    assert_eq!(condition["type"], "polity.dev/HostDefect");
+    let said = condition["message"].as_str().unwrap_or_default();
+    assert!(said.starts_with("a panic: index out of bounds"), "{said}");
+    let told = machine("m", 2, json!({"status": patch["status"]}));
+    desk.reply(id, Reply::Objects(Ok(vec![told])));
+    assert!(matches!(&desk.records[0].outcome, Outcome::Bug(what) if what == said));
+    let health = desk.controller.health("machines").expect("it is bound");
+    assert_eq!(health.faults, 0, "no policy is blamed");
+
+    desk.step_of("n", pending(vec![lock]));
+    let (id, call) = desk.take("step", |call| matches!(call, Call::Step { .. }));
+    let Call::Step { pass, .. } = call else {
+        panic!("{call:?}")
+    };
+    assert_eq!(pass.journal[0].answer, Ok("\"held\"".into()));
+    let outcome = Ok(conclusion(json!(null), Next::Settled(None), vec![0]));
+    desk.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+    assert_eq!(desk.records[1].outcome, Outcome::Published);
+
+    assert!(desk.wait("m").is_some_and(|wait| wait <= 1_000));
+    desk.pass(1_000);
+    desk.step_of("m", settled());
+    desk.taken(&machine("m", 3, json!({})));
+    assert_eq!(desk.records[2].outcome, Outcome::Published);
+}
+
+#[test]
+fn a_second_panic_ends_its_pass_at_once_and_the_key_is_tried_again() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let_panic(&mut desk, "m");
+    let (id, _) = desk.take("step", |call| matches!(call, Call::Step { .. }));
+    desk.reply(id, answered());
+    let (id, _) = desk.patch();
+    let_panic(&mut desk, "m");
+    desk.reply(id, answered());
+    assert!(matches!(desk.records[0].outcome, Outcome::Bug(_)));
+    let is_write = |call: &Call| matches!(call, Call::Write(_));
+    assert!(!desk.calls.iter().any(|(_, call)| is_write(call)));
+    assert!(desk.wait("m").is_some_and(|wait| wait <= 1_000));
+    desk.pass(1_000);
+    desk.step(settled());
+    assert_eq!(desk.records[1].outcome, Outcome::Published);
+}
+
 /// The wait of `n`, which had to wait for 10 s when `m` faulted.
 fn wait_beside_a_fault(guards: Guards) -> Option<u64> {
     let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
@@ -210,6 +287,41 @@ fn a_stale_object_that_is_gone_is_forgotten() {
     let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
     desk.reply(id, Reply::Objects(Err(Failure::new(Code::NotFound, "gone"))));
     assert_eq!((desk.steps(), desk.forgotten()), (0, 1));
+}
+
+#[test]
+fn a_stale_object_that_another_one_replaced_leaves_the_pass_to_its_successor() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    desk.step(pending(vec![stop()]));
+    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
+    desk.pass(1_000);
+    let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+    let successor = machine("m", 7, json!({"metadata": {"uid": "of a successor"}}));
+    desk.reply(id, Reply::Objects(Ok(vec![successor])));
+    let (_, call) = desk.take("step", |call| matches!(call, Call::Step { .. }));
+    let Call::Step { pass, .. } = call else {
+        panic!("{call:?}")
+    };
+    let is_successor = |object: &crate::contract::Json| object.contains("of a successor");
+    assert!(pass.object.as_ref().is_some_and(is_successor));
+    assert_eq!((desk.steps(), desk.controller.keys().count()), (0, 1));
+}
+
+#[test]
+fn a_read_of_a_stale_object_that_nobody_answers_is_cut_and_comes_again() {
+    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    desk.step(pending(vec![stop()]));
+    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
+    desk.pass(1_000);
+    let is_read = |call: &Call| matches!(call, Call::Read(_));
+    assert!(desk.calls.iter().any(|(_, call)| is_read(call)));
+    desk.pass(4_300);
+    assert!(!desk.calls.iter().any(|(_, call)| is_read(call)), "it is cut");
+    assert_eq!(desk.steps(), 0);
+    desk.pass(1_000);
+    let (id, _) = desk.take("read", is_read);
+    desk.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
+    assert_eq!(desk.steps(), 1);
 }
 
 #[test]

@@ -8,6 +8,14 @@ use crate::reconcile::fixture::{
 };
 use crate::reconcile::{Awaited, Work, primary_scopes};
 
+/// A phase that panics when it gets the answer of an act, because it has none.
+pub(crate) fn panicking() -> Phase {
+    Phase::Acting(Acting {
+        now: ActStep::Performing(0, Gate::Sent),
+        ..Acting::new(RoleRun::new(Role::Lifecycle), Vec::new())
+    })
+}
+
 /// The answers that the policy gets when it is called again.
 fn answers(commands: &[Command]) -> Vec<Result<Json, Code>> {
     let journal = commands.iter().find_map(|command| match command {
@@ -138,6 +146,23 @@ fn a_write_that_fails_after_the_first_act_refuses_what_needed_it() {
     let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
     assert_eq!(answers(&commands), [Err(Code::Aborted), Ok("{}".into())]);
     assert_eq!(fixture.work.entered[0].fate, Fate::NeverSent);
+}
+
+#[test]
+fn a_finalizer_that_cannot_be_written_after_the_first_act_refuses_every_act() {
+    for event in [
+        found(Err(failure(Code::Aborted))),
+        found(Err(failure(Code::PermissionDenied))),
+        PhaseEvent::Cut(0),
+    ] {
+        let without = json!({"metadata": {"finalizers": null}});
+        let mut fixture = Fixture::of(machine(1, without), &[Role::Lifecycle]);
+        fixture.work.acted = true;
+        let (flow, _) = fixture.requests(vec![stop(), clone_of("m")]);
+        let (_, commands) = fixture.go_on(flow, event);
+        assert!(operations(&commands).is_empty() && patches(&commands).is_empty());
+        assert_eq!(answers(&commands), [Err(Code::Aborted), Err(Code::Aborted)]);
+    }
 }
 
 #[test]
@@ -472,6 +497,36 @@ fn a_change_that_would_outlast_the_lease_waits_for_its_renewal_and_looks_again()
     fixture.now = at(0);
     let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
     assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::Changed)));
+}
+
+#[test]
+fn a_finalizer_waits_for_the_renewal_of_the_lease_and_ends_with_it() {
+    for (now, written, expected) in [(at(0), 1, None), (at(20_000), 0, Some(Outcome::LeaseLost))] {
+        let without = json!({"metadata": {"finalizers": null}});
+        let mut fixture = Fixture::of(machine(1, without), &[Role::Lifecycle]);
+        fixture.now = at(15_001);
+        let (flow, commands) = fixture.requests(vec![stop()]);
+        assert!(
+            matches!(commands.last(), Some(Command::AwaitLease)),
+            "{commands:?}"
+        );
+        assert!(patches(&commands).is_empty());
+        fixture.now = now;
+        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
+        assert_eq!(patches(&commands).len(), written);
+        assert_eq!(outcome(&flow), expected.as_ref());
+    }
+}
+
+#[test]
+fn an_act_that_waits_while_the_lease_is_lost_is_not_begun() {
+    let mut fixture = Fixture::new();
+    fixture.now = at(15_001);
+    let (flow, _) = fixture.requests(vec![stop()]);
+    fixture.now = at(20_000);
+    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
+    assert!(operations(&commands).is_empty());
+    assert_eq!(outcome(&flow), Some(&Outcome::LeaseLost));
 }
 
 #[test]

@@ -170,6 +170,27 @@ fn an_object_that_is_gone_is_not_written_and_one_that_cannot_be_read_is_a_failur
 }
 
 #[test]
+fn an_object_that_is_gone_is_as_it_should_be_only_if_its_last_finalizer_was_to_go() {
+    let gone = || found(Err(failure(Code::NotFound)));
+    let discarded = Outcome::Discarded(Discard::Gone);
+    let status = json!({"status": {"phase": "b"}});
+    let finalizers = json!({"metadata": {"finalizers": []}});
+    for (patch, expected) in [(status, discarded), (finalizers, Outcome::Published)] {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.concludes(patch.clone());
+        let (flow, commands) = fixture.go_on(flow, gone());
+        assert_eq!(outcome(&flow), Some(&expected), "when {patch} is written");
+        assert!(commands.iter().any(|c| matches!(c, Command::PrimaryGone(_))));
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.concludes(patch.clone());
+        let (flow, commands) = fixture.go_on(flow, found(Err(failure(Code::Aborted))));
+        assert!(asks_again(&commands), "{commands:?}");
+        let (flow, _) = fixture.go_on(flow, gone());
+        assert_eq!(outcome(&flow), Some(&expected), "when it is read after {patch}");
+    }
+}
+
+#[test]
 fn a_refused_write_fails_the_publication_at_once() {
     let mut fixture = Fixture::new();
     let (flow, _) = fixture.concludes(json!({"status": {"phase": "b"}}));
