@@ -281,9 +281,9 @@ impl Controller {
             Input::Tick => {}
             Input::Bound(binding) => self.bind(*binding),
             Input::Unbound(name) => self.unbind(&name),
-            Input::Watched { scope, event } => self.watched(&scope, event),
-            Input::Spent { call, fuel } => self.spent(call, fuel),
-            Input::Returned { call, reply } => self.returned(call, reply),
+            Input::Watched { scope, event } => self.on_watch_event(&scope, event),
+            Input::Spent { call, fuel } => self.on_spent(call, fuel),
+            Input::Returned { call, reply } => self.on_returned(call, reply),
             Input::Stop => self.stopping = true,
             Input::Cut => (self.stopping, self.cutting) = (true, true),
         }

@@ -125,7 +125,7 @@ impl Controller {
     }
 
     /// Registers the receiver of a reply. For a watch that has to list no call is sent: the controller itself answers
-    /// with [`Controller::has_listed`].
+    /// with [`Controller::on_listed`].
     pub(super) fn expect(&mut self, target: Target, longest: Duration, taken: Option<Taken>) -> CallId {
         self.last_call += 1;
         let id = CallId(self.last_call);
@@ -158,7 +158,7 @@ impl Controller {
     }
 
     /// Charges the tenant queue for which a call is made with fuel that was not spent by its policies.
-    pub(super) fn spent(&mut self, id: CallId, fuel: u64) {
+    pub(super) fn on_spent(&mut self, id: CallId, fuel: u64) {
         let taken = self.calls.get(&id).and_then(|call| call.taken.as_ref());
         if let Some(taken) = taken {
             self.rooms.charge(taken, fuel);
@@ -166,12 +166,12 @@ impl Controller {
     }
 
     /// Hands a reply to its receiver. A reply to a call that was cancelled is dropped.
-    pub(super) fn returned(&mut self, id: CallId, reply: Reply) {
+    pub(super) fn on_returned(&mut self, id: CallId, reply: Reply) {
         match self.forget_call(id, cost_of(&reply)) {
             None | Some(Target::Nobody) => {}
-            Some(Target::Pass(pass, slot)) => self.happen(pass, PhaseEvent::Reply(slot, reply)),
-            Some(Target::Reschedule(asked)) => self.rescheduled(&asked, Some(reply)),
-            Some(Target::Refresh(asked)) => self.refreshed(&asked, Some(reply)),
+            Some(Target::Pass(pass, slot)) => self.on_event(pass, PhaseEvent::Reply(slot, reply)),
+            Some(Target::Reschedule(asked)) => self.on_rescheduled(&asked, Some(reply)),
+            Some(Target::Refresh(asked)) => self.on_refreshed(&asked, Some(reply)),
             Some(Target::Lease { wrote }) => {
                 let read = match reply {
                     Reply::Lease(read) => read,
@@ -183,9 +183,9 @@ impl Controller {
     }
 
     /// Tells a pass that the watch it waited for has listed.
-    pub(super) fn has_listed(&mut self, id: CallId) {
+    pub(super) fn on_listed(&mut self, id: CallId) {
         if let Some(Target::Pass(pass, slot)) = self.forget_call(id, None) {
-            self.happen(pass, PhaseEvent::Listed(slot));
+            self.on_event(pass, PhaseEvent::Listed(slot));
         }
     }
 
@@ -203,9 +203,9 @@ impl Controller {
             self.unsynced.retain(|_, calls| !calls.is_empty());
             match self.forget_call(id, None) {
                 None | Some(Target::Nobody) => {}
-                Some(Target::Pass(pass, slot)) => self.happen(pass, PhaseEvent::Cut(slot)),
-                Some(Target::Reschedule(asked)) => self.rescheduled(&asked, None),
-                Some(Target::Refresh(asked)) => self.refreshed(&asked, None),
+                Some(Target::Pass(pass, slot)) => self.on_event(pass, PhaseEvent::Cut(slot)),
+                Some(Target::Reschedule(asked)) => self.on_rescheduled(&asked, None),
+                Some(Target::Refresh(asked)) => self.on_refreshed(&asked, None),
                 Some(Target::Lease { .. }) => {
                     let failure = Failure::new(Code::DeadlineExceeded, "no answer in time");
                     self.lease.answered(self.now, false, Err(failure));

@@ -124,7 +124,7 @@ impl<'a> Seen<'a> {
 impl Controller {
     /// Enqueues the keys whose last pass used an answer that the change alters, except for the key that made the
     /// change itself.
-    pub(super) fn dependents_changed(&mut self, change: &Change, own: Option<&Key>) {
+    pub(super) fn enqueue_dependents(&mut self, change: &Change, own: Option<&Key>) {
         let Some(dependents) = self.dependents.get(&change.scope) else {
             return;
         };

@@ -128,7 +128,7 @@ impl Controller {
     }
 
     /// Hands an event to a pass. Events of a pass that has ended are dropped.
-    pub(super) fn happen(&mut self, pass: PassId, event: PhaseEvent) {
+    pub(super) fn on_event(&mut self, pass: PassId, event: PhaseEvent) {
         if let Some((phase, running)) = self.passes.remove(&pass) {
             self.drive(phase, running, event);
         }
@@ -238,7 +238,7 @@ impl Controller {
     /// Tells a pass that a place is kept for its write. If the pass does not take the place, because the lease or the
     /// deadline no longer allows the write, the next waiter gets it.
     pub(super) fn open(&mut self, pass: PassId) {
-        self.happen(pass, PhaseEvent::Opened);
+        self.on_event(pass, PhaseEvent::Opened);
         if let Some(room) = self.rooms.give_back_kept(pass) {
             self.admit(&room);
         }
@@ -247,7 +247,7 @@ impl Controller {
     /// Tells the passes that waited for the lease to check again whether they may write.
     pub(super) fn open_parked(&mut self) {
         for id in std::mem::take(&mut self.parked) {
-            self.happen(id, PhaseEvent::Opened);
+            self.on_event(id, PhaseEvent::Opened);
         }
     }
 
@@ -275,22 +275,22 @@ impl Controller {
             }
             Command::Saw(object) => {
                 let changes = self.cache.own_write(&object);
-                self.changed(changes, self.own(&running.frame).as_ref());
+                self.on_changes(changes, self.own(&running.frame).as_ref());
             }
             Command::Wrote(object) => {
                 let changes = self.enter(&object);
-                self.changed(changes, self.own(&running.frame).as_ref());
+                self.on_changes(changes, self.own(&running.frame).as_ref());
                 self.absorb(running, &object.kind(), object.uid(), object.version());
             }
             Command::Gone(object, uid) => {
                 let changes = self.cache.own_delete(&object, &uid);
-                self.changed(changes, self.own(&running.frame).as_ref());
+                self.on_changes(changes, self.own(&running.frame).as_ref());
                 self.absorb(running, &object.kind, &uid, ResourceVersion(u64::MAX));
             }
             Command::Unlock => self.unlock(id),
             Command::PrimaryGone(object) => {
                 let changes = self.cache.own_delete(&object.reference(), object.uid());
-                self.changed(changes, Some(&running.frame.key));
+                self.on_changes(changes, Some(&running.frame.key));
             }
             Command::Report(report) => self.report(&running.frame.key.clone(), report),
         }

@@ -84,7 +84,7 @@ impl Controller {
 
     /// Handles the reply of a read. The pass may start if the API server answered, also with "not found"; a failed
     /// read is tried again after a backoff.
-    pub(super) fn refreshed(&mut self, asked: &Refresh, reply: Option<Reply>) {
+    pub(super) fn on_refreshed(&mut self, asked: &Refresh, reply: Option<Reply>) {
         let Refresh {
             key,
             object,
@@ -103,7 +103,7 @@ impl Controller {
                 state.freshness = Freshness::default();
                 for fresh in found {
                     let changes = self.cache.own_write(&fresh);
-                    self.changed(changes, None);
+                    self.on_changes(changes, None);
                 }
                 return self.start_soon(key);
             }
@@ -113,7 +113,7 @@ impl Controller {
         if failure.code == Code::NotFound {
             state.freshness = Freshness::default();
             let changes = self.cache.own_delete(object, uid);
-            self.changed(changes, None);
+            self.on_changes(changes, None);
             return self.start_soon(key);
         }
         state.freshness.failures = state.freshness.failures.saturating_add(1);

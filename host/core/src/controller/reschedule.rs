@@ -78,7 +78,7 @@ impl Controller {
 
     /// Handles the answer of a retry policy about a waiting key. The answer is dropped if the key has begun another
     /// wait, or if the policy or its configuration has changed again.
-    pub(super) fn rescheduled(&mut self, asked: &Question, reply: Option<Reply>) {
+    pub(super) fn on_rescheduled(&mut self, asked: &Question, reply: Option<Reply>) {
         let Some(binding) = self.bindings.get(&asked.key.binding).cloned() else {
             return;
         };

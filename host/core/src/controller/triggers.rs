@@ -230,15 +230,15 @@ impl Controller {
 
     /// Handles an event of a watch. After a list, questions that waited for it are answered, and keys are enqueued
     /// that missed a change while the watch was not synced.
-    pub(super) fn watched(&mut self, scope: &Scope, event: WatchEvent) {
+    pub(super) fn on_watch_event(&mut self, scope: &Scope, event: WatchEvent) {
         let listed = matches!(event, WatchEvent::Listed { .. });
         let changes = self.cache.observe(scope, event);
-        self.changed(changes, None);
+        self.on_changes(changes, None);
         if !listed {
             return;
         }
         for id in self.unsynced.remove(scope).unwrap_or_default() {
-            self.has_listed(id);
+            self.on_listed(id);
         }
         // While the watch was not synced, writes of this host entered the cache but enqueued no dependent key. The
         // list does not show them as changes either, so the dependents are checked here.
@@ -280,14 +280,14 @@ impl Controller {
     }
 
     /// Enqueues the keys that see one of these changes, except for the key that made them itself.
-    pub(super) fn changed(&mut self, changes: Vec<Change>, own: Option<&Key>) {
+    pub(super) fn on_changes(&mut self, changes: Vec<Change>, own: Option<&Key>) {
         for change in changes {
-            self.primary_changed(&change, own);
-            self.dependents_changed(&change, own);
+            self.enqueue_primary(&change, own);
+            self.enqueue_dependents(&change, own);
         }
     }
 
-    fn primary_changed(&mut self, change: &Change, own: Option<&Key>) {
+    fn enqueue_primary(&mut self, change: &Change, own: Option<&Key>) {
         let bindings: Vec<Arc<Binding>> = self
             .bindings
             .values()

@@ -93,11 +93,11 @@ impl Acting {
             (ActStep::Preparing, PhaseEvent::Reply(index, Reply::Prepared(prepared)))
                 if self.is_preparing(index) =>
             {
-                self.prepared(index, prepared, context)
+                self.on_prepared(index, prepared, context)
             }
             (ActStep::Preparing, PhaseEvent::Cut(index)) if self.is_preparing(index) => {
                 let cut = Failure::new(Code::DeadlineExceeded, "no answer in time");
-                self.prepared(index, Err(cut), context)
+                self.on_prepared(index, Err(cut), context)
             }
             (ActStep::AddFinalizer(Gate::Due), PhaseEvent::Entered)
             | (ActStep::AddFinalizer(Gate::Waiting), PhaseEvent::Opened) => self.add_finalizer(context),
@@ -107,25 +107,25 @@ impl Acting {
             // The primary may have changed during the wait, so `perform` checks it again.
             | (ActStep::Performing(_, Gate::Waiting), PhaseEvent::Opened) => self.perform(context),
             (ActStep::AddFinalizer(Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
-                self.finalizer_added(found, context)
+                self.on_finalizer_added(found, context)
             }
             (ActStep::AddFinalizer(Gate::Sent), PhaseEvent::Cut(_)) => {
-                self.finalizer_added(Err(cut()), context)
+                self.on_finalizer_added(Err(cut()), context)
             }
             (ActStep::WriteAhead(Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
-                self.written_ahead(found, context)
+                self.on_written_ahead(found, context)
             }
-            (ActStep::WriteAhead(Gate::Sent), PhaseEvent::Cut(_)) => self.written_ahead(Err(cut()), context),
+            (ActStep::WriteAhead(Gate::Sent), PhaseEvent::Cut(_)) => self.on_written_ahead(Err(cut()), context),
             (ActStep::Performing(index, Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
-                self.performed(index, answer, context)
+                self.on_performed(index, answer, context)
             }
             (ActStep::Performing(index, Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
                 let act = &self.acts[index].act;
                 let answer = found.map(|left| other_written(act, left.first(), context));
-                self.performed(index, answer, context)
+                self.on_performed(index, answer, context)
             }
             (ActStep::Performing(index, Gate::Sent), PhaseEvent::Cut(_)) => {
-                self.performed(index, Err(cut()), context)
+                self.on_performed(index, Err(cut()), context)
             }
             (_, event) => Flow::unexpected(&Phase::Acting(self), &event),
         }
@@ -204,7 +204,12 @@ impl Acting {
     }
 
     /// Handles the result of a preparation. A failed one has no effect, because a preparation only reads.
-    fn prepared(mut self, index: usize, found: Result<Prepared, Failure>, context: &mut Context<'_>) -> Flow {
+    fn on_prepared(
+        mut self,
+        index: usize,
+        found: Result<Prepared, Failure>,
+        context: &mut Context<'_>,
+    ) -> Flow {
         let slot = &mut self.acts[index];
         match found {
             Ok(prepared) => slot.prepared = Some(prepared),
@@ -248,7 +253,7 @@ impl Acting {
         }
     }
 
-    fn finalizer_added(self, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_finalizer_added(self, found: Found, context: &mut Context<'_>) -> Flow {
         if let Err(failure) = context.primary_written(WritePurpose::AddFinalizer, found) {
             let all: Vec<usize> = (0..self.acts.len()).collect();
             return self.not_written(failure, &all, context);
@@ -348,7 +353,7 @@ impl Acting {
             .filter(of_step)
     }
 
-    fn written_ahead(mut self, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_written_ahead(mut self, found: Found, context: &mut Context<'_>) -> Flow {
         if let Err(failure) = context.primary_written(WritePurpose::WriteAhead, found) {
             let creates: Vec<usize> = self.creates().collect();
             return self.not_written(failure, &creates, context);
@@ -473,7 +478,7 @@ impl Acting {
 
     /// Stores the answer of an act. The outcome of a create is known if the answer is a success, or a failure
     /// without effect.
-    fn performed(mut self, index: usize, answer: Answer, context: &mut Context<'_>) -> Flow {
+    fn on_performed(mut self, index: usize, answer: Answer, context: &mut Context<'_>) -> Flow {
         let slot = &mut self.acts[index];
         let is_definite = answer
             .as_ref()

@@ -90,10 +90,10 @@ impl Asking {
         match event {
             PhaseEvent::Entered => (0..self.asks.len()).for_each(|slot| self.look(slot, context)),
             PhaseEvent::Listed(slot) => self.look(slot, context),
-            PhaseEvent::Reply(slot, Reply::Answer(answer)) => self.answered(slot, answer, context),
-            PhaseEvent::Reply(slot, Reply::Objects(found)) => self.read(slot, found, context),
-            PhaseEvent::Reply(slot, Reply::Rendered(rendered)) => self.rendered(slot, rendered, context),
-            PhaseEvent::Cut(slot) => self.cut(slot, context),
+            PhaseEvent::Reply(slot, Reply::Answer(answer)) => self.on_answer(slot, answer, context),
+            PhaseEvent::Reply(slot, Reply::Objects(found)) => self.on_objects(slot, found, context),
+            PhaseEvent::Reply(slot, Reply::Rendered(rendered)) => self.on_rendered(slot, rendered, context),
+            PhaseEvent::Cut(slot) => self.on_cut(slot, context),
             PhaseEvent::Opened => {}
             event => return Flow::unexpected(&Phase::Asking(self), &event),
         }
@@ -223,7 +223,7 @@ impl Asking {
     }
 
     /// Handles the answer of a cloud or of a credential call.
-    fn answered(&mut self, slot: usize, answer: Answer, context: &mut Context<'_>) {
+    fn on_answer(&mut self, slot: usize, answer: Answer, context: &mut Context<'_>) {
         let asked = &self.asks[slot].ask;
         let answer = match (&asked.question, answer) {
             (Question::Credential(_), Ok(credential)) => {
@@ -238,7 +238,7 @@ impl Asking {
     }
 
     /// Handles the answer of the API server.
-    fn read(&mut self, slot: usize, found: Found, context: &mut Context<'_>) {
+    fn on_objects(&mut self, slot: usize, found: Found, context: &mut Context<'_>) {
         let asked = &self.asks[slot].ask;
         let is_list = matches!(asked.question, Question::Objects(_));
         let look = Look::of(self.run.role, &asked.question, context);
@@ -259,7 +259,7 @@ impl Asking {
     }
 
     /// Handles a rendered list.
-    fn rendered(&mut self, slot: usize, rendered: Rendered, context: &mut Context<'_>) {
+    fn on_rendered(&mut self, slot: usize, rendered: Rendered, context: &mut Context<'_>) {
         let asked = (self.run.role, self.asks[slot].ask.question.clone());
         context.counted(&asked, rendered.count);
         let limit = context.frame.binding.spec.limits.answer;
@@ -270,7 +270,7 @@ impl Asking {
 
     /// Answers a question whose call or watch took too long. The error of the watch is part of the answer, if there
     /// is one.
-    fn cut(&mut self, slot: usize, context: &Context<'_>) {
+    fn on_cut(&mut self, slot: usize, context: &Context<'_>) {
         let failure = match &self.asks[slot].state {
             AskState::Listing(scope) => {
                 let why = context.view.cache.watch_error(scope);

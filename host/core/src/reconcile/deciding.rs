@@ -147,8 +147,10 @@ impl Deciding {
                 context.call(0, call, STEP_LONGEST);
                 Flow::Wait(Phase::Deciding(self))
             }
-            PhaseEvent::Reply(_, reply @ Reply::Decided(_)) => self.decided(answer_of(Some(reply)), context),
-            PhaseEvent::Cut(_) => self.decided(answer_of(None), context),
+            PhaseEvent::Reply(_, reply @ Reply::Decided(_)) => {
+                self.on_decided(answer_of(Some(reply)), context)
+            }
+            PhaseEvent::Cut(_) => self.on_decided(answer_of(None), context),
             event => Flow::unexpected(&Phase::Deciding(self), &event),
         }
     }
@@ -163,7 +165,7 @@ impl Deciding {
         }
     }
 
-    fn decided(self, answer: Result<Wait, Fault>, context: &mut Context<'_>) -> Flow {
+    fn on_decided(self, answer: Result<Wait, Fault>, context: &mut Context<'_>) -> Flow {
         let Deciding { ended, request } = self;
         let binding = &context.frame.binding;
         let retry = binding.policy(Role::Retry).map(|policy| RetryRecord {

@@ -176,10 +176,10 @@ impl Publishing {
             (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered)
             | (PublishStep::Writing(part, Gate::Waiting), PhaseEvent::Opened) => self.write(part, context),
             (PublishStep::Writing(part, Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
-                self.written(part, found, context)
+                self.on_written(part, found, context)
             }
             (PublishStep::Writing(part, Gate::Sent), PhaseEvent::Cut(_)) => {
-                self.written(part, Err(no_answer().effect_unknown()), context)
+                self.on_written(part, Err(no_answer().effect_unknown()), context)
             }
             (PublishStep::Rereading(part), PhaseEvent::Reply(_, Reply::Objects(found))) => {
                 self.on_reread(part, found, context)
@@ -242,7 +242,7 @@ impl Publishing {
     }
 
     /// Handles the result of a write.
-    fn written(self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_written(self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
         match context.primary_written(WritePurpose::Publish(part), found) {
             Ok(()) => {
                 self.compare(part, context);
@@ -252,7 +252,7 @@ impl Publishing {
                     Part::Finalizer => Flow::End(self.what.ended),
                 }
             }
-            Err(failure) if failure.code == Code::NotFound => self.vanished(part, context),
+            Err(failure) if failure.code == Code::NotFound => self.on_gone(part, context),
             Err(failure) if failure.code == Code::Aborted || failure.effect == Effect::Unknown => {
                 self.read_again(part, context)
             }
@@ -301,8 +301,8 @@ impl Publishing {
     fn on_reread(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
         let fresh = match found.map(|mut found| found.pop()) {
             Ok(Some(fresh)) => fresh,
-            Ok(None) => return self.vanished(part, context),
-            Err(failure) if failure.code == Code::NotFound => return self.vanished(part, context),
+            Ok(None) => return self.on_gone(part, context),
+            Err(failure) if failure.code == Code::NotFound => return self.on_gone(part, context),
             Err(failure) => return self.end(Outcome::Failed(failure)),
         };
         if fresh.uid() != context.frame.uid() {
@@ -363,7 +363,7 @@ impl Publishing {
     }
 
     /// Handles a missing object. After the removal of the last finalizer, that is success.
-    fn vanished(self, part: Part, context: &mut Context<'_>) -> Flow {
+    fn on_gone(self, part: Part, context: &mut Context<'_>) -> Flow {
         if let Some(current) = &context.work.current {
             let current = current.clone();
             context.command(Command::PrimaryGone(current));

@@ -24,15 +24,15 @@ impl Resolving {
                 ask(context);
             }
             PhaseEvent::Reply(slot, Reply::Resolved(resolution)) if is_asked(slot, context) => {
-                self.resolved(slot, resolution, context);
+                self.on_resolved(slot, resolution, context);
             }
             // After a failure, or without an answer in time, the outcome is unknown.
             PhaseEvent::Reply(slot, Reply::Answer(Err(failure))) if is_asked(slot, context) => {
-                self.resolved(slot, Resolution::Unknown(failure.to_string()), context);
+                self.on_resolved(slot, Resolution::Unknown(failure.to_string()), context);
             }
             PhaseEvent::Cut(slot) if is_asked(slot, context) => {
                 let why = "the cloud did not answer in time";
-                self.resolved(slot, Resolution::Unknown(why.into()), context);
+                self.on_resolved(slot, Resolution::Unknown(why.into()), context);
             }
             event => return Flow::unexpected(&Phase::Resolving(self), &event),
         }
@@ -42,7 +42,7 @@ impl Resolving {
         }
     }
 
-    fn resolved(&self, slot: usize, resolution: Resolution, context: &mut Context<'_>) {
+    fn on_resolved(&self, slot: usize, resolution: Resolution, context: &mut Context<'_>) {
         let entry = &context.work.found[slot].entry;
         let resolution = match resolution {
             Resolution::Absent

@@ -55,7 +55,7 @@ impl Stepping {
                 }
                 self.call(context)
             }
-            PhaseEvent::Reply(_, Reply::Stepped(stepped)) => self.stepped(stepped, context),
+            PhaseEvent::Reply(_, Reply::Stepped(stepped)) => self.on_stepped(stepped, context),
             PhaseEvent::Cut(_) => {
                 let fault = Fault {
                     kind: FaultKind::WallTime,
@@ -131,7 +131,7 @@ impl Stepping {
         Flow::Wait(Phase::Stepping(self))
     }
 
-    fn stepped(mut self, stepped: Stepped, context: &mut Context<'_>) -> Flow {
+    fn on_stepped(mut self, stepped: Stepped, context: &mut Context<'_>) -> Flow {
         self.run.fuel = self.run.fuel.saturating_add(stepped.fuel);
         let limit = context.frame.binding.spec.limits.pass_fuel;
         let before = context.work.roles.iter().map(|role| role.fuel);
@@ -141,12 +141,12 @@ impl Stepping {
         }
         match stepped.outcome {
             Err(fault) => self.fault(fault, context),
-            Ok(Step::Pending(requests)) => self.pending(requests, context),
-            Ok(Step::Concluded { verdict, conclusion }) => self.concluded(verdict, conclusion, context),
+            Ok(Step::Pending(requests)) => self.on_requests(requests, context),
+            Ok(Step::Concluded { verdict, conclusion }) => self.on_concluded(verdict, conclusion, context),
         }
     }
 
-    fn pending(self, requests: Requests, context: &mut Context<'_>) -> Flow {
+    fn on_requests(self, requests: Requests, context: &mut Context<'_>) -> Flow {
         if let Err(fault) = self.acceptable(&requests, context) {
             return self.fault(fault, context);
         }
@@ -185,7 +185,12 @@ impl Stepping {
         Ok(())
     }
 
-    fn concluded(self, verdict: Option<Verdict>, conclusion: Conclusion, context: &mut Context<'_>) -> Flow {
+    fn on_concluded(
+        self,
+        verdict: Option<Verdict>,
+        conclusion: Conclusion,
+        context: &mut Context<'_>,
+    ) -> Flow {
         let concluded = match self.run.checked(context.frame, verdict.as_ref(), conclusion) {
             Ok(concluded) => concluded,
             Err(fault) => return self.fault(fault, context),
