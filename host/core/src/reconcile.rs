@@ -55,7 +55,7 @@ pub(crate) use acting::tests::panicking;
 #[cfg(test)]
 pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
-pub(crate) use deciding::{Clamped, Finished, answer_of, taken};
+pub(crate) use deciding::{Clamped, Finished, answer_of, delay_of};
 pub(crate) use frame::{
     Dependency, Frame, LastPass, Moved, Questions, primary_scope, primary_scopes, reaches,
 };

@@ -8,7 +8,7 @@ use crate::binding::{Binding, PolicyId};
 use crate::call::{Call, Reply};
 use crate::contract::{RetryRequest, Role};
 use crate::key::Key;
-use crate::reconcile::{STEP_LONGEST, answer_of, taken};
+use crate::reconcile::{STEP_LONGEST, answer_of, delay_of};
 use crate::retry::{Delay, default_wait};
 use crate::time::Boot;
 
@@ -93,7 +93,7 @@ impl Controller {
             waits(state) && same
         });
         if is_current && is_same {
-            let (delay, report) = taken(answer_of(reply), &binding.spec.limits, &asked.request);
+            let (delay, report) = delay_of(answer_of(reply), &binding.spec.limits, &asked.request);
             if let Some(report) = report {
                 self.report(&asked.key, report);
             }

@@ -174,7 +174,7 @@ impl Deciding {
             answer: answer.as_ref().ok().copied(),
             fault: answer.as_ref().err().cloned(),
         });
-        let (mut delay, wrong) = taken(answer, &binding.spec.limits, &request);
+        let (mut delay, wrong) = delay_of(answer, &binding.spec.limits, &request);
         if !context.is_guarded(Guard::RetryPoliciesDecide) {
             delay = Delay::After(default_wait(&request));
         }
@@ -233,7 +233,7 @@ pub(crate) fn answer_of(reply: Option<Reply>) -> Result<Wait, Fault> {
 
 /// The wait of a key, after the answer of its retry policy, and a report for the binding if the host changed the wait
 /// or the policy failed.
-pub(crate) fn taken(
+pub(crate) fn delay_of(
     said: Result<Wait, Fault>,
     limits: &Limits,
     request: &RetryRequest,
