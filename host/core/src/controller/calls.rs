@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::passes::Running;
 use super::refresh::Refresh;
 use super::reschedule::Question;
-use super::rooms::{Room, Taken, Waiter, cost_of, room_of};
+use super::rooms::{Reservation, Room, Waiter, cost_of, room_of};
 use super::{Controller, Output};
 use crate::binding::Binding;
 use crate::call::{Call, CallId, Reply};
@@ -21,7 +21,7 @@ pub(super) struct Outstanding {
     target: Target,
     deadline: Boot,
     /// The place in a room that the call holds until it ends.
-    taken: Option<Taken>,
+    reservation: Option<Reservation>,
 }
 
 /// The receiver of a reply.
@@ -55,9 +55,9 @@ impl Controller {
             return self.send(target, call, longest, None);
         };
         if let Target::Pass(pass, _) = target
-            && let Some(taken) = self.rooms.take_kept(pass, &room)
+            && let Some(reservation) = self.rooms.take_kept(pass, &room)
         {
-            return self.send(target, call, longest, Some(taken));
+            return self.send(target, call, longest, Some(reservation));
         }
         let call = Box::new(call);
         let waiter = Waiter::Call {
@@ -85,10 +85,10 @@ impl Controller {
 
     /// Gives the free places of a room to its waiters, in the order that the room chooses.
     pub(super) fn admit(&mut self, room: &Room) {
-        while let Some((taken, waiter)) = self.rooms.next(room) {
+        while let Some((reservation, waiter)) = self.rooms.next(room) {
             match waiter {
                 Waiter::Change(pass) => {
-                    self.rooms.keep(pass, taken);
+                    self.rooms.keep(pass, reservation);
                     self.opened.push_back(pass);
                 }
                 // An Event that could land after the end of the lease is dropped: another host may then hold the
@@ -98,24 +98,30 @@ impl Controller {
                     longest,
                     ..
                 } if !self.lease.covers(self.now, longest) => {
-                    self.rooms.give_back(taken, Some(0));
+                    self.rooms.give_back(reservation, Some(0));
                 }
                 Waiter::Call {
                     target,
                     call,
                     longest,
-                } => self.send(target, *call, longest, Some(taken)),
+                } => self.send(target, *call, longest, Some(reservation)),
             }
         }
     }
 
-    pub(super) fn send(&mut self, target: Target, call: Call, longest: Duration, taken: Option<Taken>) {
-        let is_long = taken.as_ref().is_some_and(Taken::is_long);
+    pub(super) fn send(
+        &mut self,
+        target: Target,
+        call: Call,
+        longest: Duration,
+        reservation: Option<Reservation>,
+    ) {
+        let is_long = reservation.as_ref().is_some_and(Reservation::is_long);
         let pass = match &target {
             Target::Pass(pass, _) => Some(*pass),
             _ => None,
         };
-        let id = self.expect(target, longest, taken);
+        let id = self.expect(target, longest, reservation);
         self.out.push(Output::Call {
             id,
             call,
@@ -126,14 +132,19 @@ impl Controller {
 
     /// Registers the receiver of a reply. For a watch that has to list no call is sent: the controller itself answers
     /// with [`Controller::on_listed`].
-    pub(super) fn expect(&mut self, target: Target, longest: Duration, taken: Option<Taken>) -> CallId {
+    pub(super) fn expect(
+        &mut self,
+        target: Target,
+        longest: Duration,
+        reservation: Option<Reservation>,
+    ) -> CallId {
         self.last_call += 1;
         let id = CallId(self.last_call);
         let deadline = self.now.boot + longest;
         let outstanding = Outstanding {
             target,
             deadline,
-            taken,
+            reservation,
         };
         self.calls.insert(id, outstanding);
         self.call_deadlines.insert((deadline, id));
@@ -150,8 +161,8 @@ impl Controller {
     fn forget_call(&mut self, id: CallId, cost: Option<u64>) -> Option<Target> {
         let outstanding = self.calls.remove(&id)?;
         self.call_deadlines.remove(&(outstanding.deadline, id));
-        if let Some(taken) = outstanding.taken {
-            let room = self.rooms.give_back(taken, cost);
+        if let Some(reservation) = outstanding.reservation {
+            let room = self.rooms.give_back(reservation, cost);
             self.admit(&room);
         }
         Some(outstanding.target)
@@ -159,9 +170,9 @@ impl Controller {
 
     /// Charges the tenant queue for which a call is made with fuel that was not spent by its policies.
     pub(super) fn on_spent(&mut self, id: CallId, fuel: u64) {
-        let taken = self.calls.get(&id).and_then(|call| call.taken.as_ref());
-        if let Some(taken) = taken {
-            self.rooms.charge(taken, fuel);
+        let reservation = self.calls.get(&id).and_then(|call| call.reservation.as_ref());
+        if let Some(reservation) = reservation {
+            self.rooms.charge(reservation, fuel);
         }
     }
 

@@ -81,7 +81,7 @@ impl Default for RoomSizes {
 
 /// A place in a room that a call holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct Reservation {
     room: Room,
     queue: Arc<str>,
     /// The part of the room's capacity that the place takes while it is held.
@@ -91,7 +91,7 @@ pub(crate) struct Taken {
     is_long: bool,
 }
 
-impl Taken {
+impl Reservation {
     /// Whether the call is expected to hold a thread for long.
     pub(super) fn is_long(&self) -> bool {
         self.is_long
@@ -117,7 +117,7 @@ pub(crate) struct Rooms {
     sizes: RoomSizes,
     rooms: BTreeMap<Room, Places>,
     /// Places that are kept for passes while they check again whether they may write.
-    kept: BTreeMap<PassId, Taken>,
+    kept: BTreeMap<PassId, Reservation>,
     guards: Guards,
 }
 
@@ -237,7 +237,7 @@ impl Rooms {
     }
 
     /// Removes and returns the next waiter that fits into a room, with its place.
-    pub(crate) fn next(&mut self, room: &Room) -> Option<(Taken, Waiter)> {
+    pub(crate) fn next(&mut self, room: &Room) -> Option<(Reservation, Waiter)> {
         let places = self.rooms.get(room)?;
         let is_ready = |name: &&Arc<str>| {
             let head = places.queues.get(*name).and_then(|queue| queue.waiting.front());
@@ -250,7 +250,7 @@ impl Rooms {
     }
 
     /// Takes the place that was kept for a pass, if it was in this room.
-    pub(super) fn take_kept(&mut self, pass: PassId, room: &Room) -> Option<Taken> {
+    pub(super) fn take_kept(&mut self, pass: PassId, room: &Room) -> Option<Reservation> {
         match self.kept.get(&pass) {
             Some(kept) if kept.room == *room => self.kept.remove(&pass),
             _ => None,
@@ -258,24 +258,24 @@ impl Rooms {
     }
 
     /// Keeps a place for a pass that checks again whether it may write.
-    pub(super) fn keep(&mut self, pass: PassId, taken: Taken) {
-        self.kept.insert(pass, taken);
+    pub(super) fn keep(&mut self, pass: PassId, reservation: Reservation) {
+        self.kept.insert(pass, reservation);
     }
 
     /// Gives a place back and returns its room. If the real cost was measured, the tenant queue is charged with it in
     /// place of the expected one.
-    pub(crate) fn give_back(&mut self, taken: Taken, cost: Option<u64>) -> Room {
-        if let Some(places) = self.rooms.get_mut(&taken.room) {
-            places.give_back(&taken, cost);
+    pub(crate) fn give_back(&mut self, reservation: Reservation, cost: Option<u64>) -> Room {
+        if let Some(places) = self.rooms.get_mut(&reservation.room) {
+            places.give_back(&reservation, cost);
         }
-        taken.room
+        reservation.room
     }
 
     /// Charges the tenant queue of a call with fuel that somebody else than its policies has spent on it. Its next
     /// steps come later by that much.
-    pub(super) fn charge(&mut self, taken: &Taken, fuel: u64) {
+    pub(super) fn charge(&mut self, reservation: &Reservation, fuel: u64) {
         if let Some(threads) = self.rooms.get_mut(&Room::Threads) {
-            threads.charge(&taken.queue, |spent| spent.saturating_add(fuel));
+            threads.charge(&reservation.queue, |spent| spent.saturating_add(fuel));
         }
     }
 
@@ -442,7 +442,7 @@ impl Places {
         }
     }
 
-    fn take(&mut self, room: &Room, name: &Arc<str>, cost: Option<u64>) -> Taken {
+    fn take(&mut self, room: &Room, name: &Arc<str>, cost: Option<u64>) -> Reservation {
         let charged = self.expected(room, name, cost);
         let (size, is_long) = (charged.min(LONG), *room == Room::Threads && charged >= LONG);
         self.in_use += size;
@@ -451,7 +451,7 @@ impl Places {
         self.clock = self.clock.max(queue.spent);
         queue.in_use += size;
         self.charge(name, |spent| spent.saturating_add(charged));
-        Taken {
+        Reservation {
             room: room.clone(),
             queue: name.clone(),
             size,
@@ -460,21 +460,21 @@ impl Places {
         }
     }
 
-    fn give_back(&mut self, taken: &Taken, cost: Option<u64>) {
-        self.in_use = self.in_use.saturating_sub(taken.size);
-        self.long = self.long.saturating_sub(u32::from(taken.is_long));
-        let Some(queue) = self.queues.get_mut(&taken.queue) else {
+    fn give_back(&mut self, reservation: &Reservation, cost: Option<u64>) {
+        self.in_use = self.in_use.saturating_sub(reservation.size);
+        self.long = self.long.saturating_sub(u32::from(reservation.is_long));
+        let Some(queue) = self.queues.get_mut(&reservation.queue) else {
             return;
         };
-        queue.in_use = queue.in_use.saturating_sub(taken.size);
+        queue.in_use = queue.in_use.saturating_sub(reservation.size);
         if let Some(cost) = cost {
-            if taken.room == Room::Threads && cost > 0 {
+            if reservation.room == Room::Threads && cost > 0 {
                 // The expected cost falls slowly. A short step between two long ones does not make the next step
                 // short.
                 queue.expected = cost.max(queue.expected / 4 * 3);
             }
-            let corrected = |spent: u64| spent.saturating_sub(taken.charged).saturating_add(cost);
-            self.charge(&taken.queue, corrected);
+            let corrected = |spent: u64| spent.saturating_sub(reservation.charged).saturating_add(cost);
+            self.charge(&reservation.queue, corrected);
         }
         if self.queues.len() > REMEMBERED {
             self.queues
@@ -515,17 +515,20 @@ mod tests {
         }
 
         /// Those who get a place now, in their order.
-        fn begin(&mut self) -> Vec<Taken> {
-            std::iter::from_fn(|| self.rooms.next(&self.room).map(|(taken, _)| taken)).collect()
+        fn begin(&mut self) -> Vec<Reservation> {
+            std::iter::from_fn(|| self.rooms.next(&self.room).map(|(reservation, _)| reservation)).collect()
         }
 
-        fn end(&mut self, taken: Taken, cost: u64) {
-            self.rooms.give_back(taken, Some(cost));
+        fn end(&mut self, reservation: Reservation, cost: u64) {
+            self.rooms.give_back(reservation, Some(cost));
         }
     }
 
-    fn queues(taken: &[Taken]) -> Vec<&str> {
-        taken.iter().map(|taken| &*taken.queue).collect()
+    fn queues(reservations: &[Reservation]) -> Vec<&str> {
+        reservations
+            .iter()
+            .map(|reservation| &*reservation.queue)
+            .collect()
     }
 
     fn sizes(threads: u32) -> RoomSizes {
@@ -552,10 +555,14 @@ mod tests {
         house.come("dear", 3);
         house.come("cheap", 3);
         let mut order = Vec::new();
-        while let Some((taken, _)) = house.rooms.next(&house.room) {
-            let cost = if &*taken.queue == "dear" { 900_000 } else { 30_000 };
-            order.push(taken.queue.to_string());
-            house.end(taken, cost);
+        while let Some((reservation, _)) = house.rooms.next(&house.room) {
+            let cost = if &*reservation.queue == "dear" {
+                900_000
+            } else {
+                30_000
+            };
+            order.push(reservation.queue.to_string());
+            house.end(reservation, cost);
         }
         assert_eq!(order, ["cheap", "dear", "cheap", "cheap", "dear", "dear"]);
     }
@@ -573,9 +580,9 @@ mod tests {
         house.come("other", 2);
         house.rooms.charge(&called, 900_000);
         let mut order = Vec::new();
-        while let Some((taken, _)) = house.rooms.next(&house.room) {
-            order.push(taken.queue.to_string());
-            house.end(taken, 30_000);
+        while let Some((reservation, _)) = house.rooms.next(&house.room) {
+            order.push(reservation.queue.to_string());
+            house.end(reservation, 30_000);
         }
         assert_eq!(order, ["other", "other", "caller", "caller"]);
     }
@@ -585,18 +592,18 @@ mod tests {
         let mut house = House::of(Room::Threads, sizes(1));
         for _ in 0..10 {
             house.come("busy", 1);
-            let taken = house.begin().remove(0);
-            house.end(taken, 500_000);
+            let reservation = house.begin().remove(0);
+            house.end(reservation, 500_000);
         }
         house.come("rested", 10);
         house.come("busy", 1);
         let mut before = 0;
-        while let Some((taken, _)) = house.rooms.next(&house.room) {
-            if &*taken.queue == "busy" {
+        while let Some((reservation, _)) = house.rooms.next(&house.room) {
+            if &*reservation.queue == "busy" {
                 break;
             }
             before += 1;
-            house.end(taken, 500_000);
+            house.end(reservation, 500_000);
         }
         assert!(
             before <= 2,
@@ -609,8 +616,8 @@ mod tests {
         let mut house = House::of(Room::Threads, sizes(2));
         for queue in ["long", "longer"] {
             house.come(queue, 1);
-            let taken = house.begin().remove(0);
-            house.end(taken, 20 * LONG);
+            let reservation = house.begin().remove(0);
+            house.end(reservation, 20 * LONG);
         }
         house.come("long", 5);
         house.come("longer", 5);
@@ -625,8 +632,8 @@ mod tests {
         // What took nothing at all says nothing of the next.
         for (cost, expected) in [(4 * LONG, 4 * LONG), (0, 4 * LONG), (1, 3 * LONG)] {
             house.come("a", 1);
-            let taken = house.begin().remove(0);
-            house.end(taken, cost);
+            let reservation = house.begin().remove(0);
+            house.end(reservation, cost);
             assert_eq!(house.rooms.rooms[&house.room].queues["a"].expected, expected);
         }
         house.come("a", 1);
@@ -681,9 +688,9 @@ mod tests {
         let mut house = House::of(room.clone(), RoomSizes::default());
         house.come("a", 1);
         house.rooms.tidy(|_| false);
-        let taken = house.begin().remove(0);
+        let reservation = house.begin().remove(0);
         house.rooms.tidy(|_| false);
-        house.end(taken, 1);
+        house.end(reservation, 1);
         house.rooms.tidy(|_| true);
         assert!(house.rooms.rooms.contains_key(&room));
         house.rooms.tidy(|_| false);
@@ -700,8 +707,8 @@ mod tests {
             },
         );
         house.come("a", 3);
-        let (taken, _) = house.rooms.next(&house.room).expect("a place");
-        house.rooms.keep(PassId(1), taken);
+        let (reservation, _) = house.rooms.next(&house.room).expect("a place");
+        house.rooms.keep(PassId(1), reservation);
         assert!(
             house
                 .rooms
@@ -734,13 +741,13 @@ mod tests {
             },
         );
         house.come("a", 2);
-        let taken = house.begin().remove(0);
+        let reservation = house.begin().remove(0);
         assert!(
             !house
                 .rooms
                 .has_place(&house.room, &"a".into(), &house.binding, PassId(9))
         );
-        house.end(taken, 1);
+        house.end(reservation, 1);
         assert!(
             !house
                 .rooms
@@ -760,9 +767,9 @@ mod tests {
         let count = REMEMBERED + 9;
         (0..count).for_each(|number| house.come(&format!("queue {number}"), 1));
         let mut served = 0;
-        while let Some((taken, _)) = house.rooms.next(&house.room) {
+        while let Some((reservation, _)) = house.rooms.next(&house.room) {
             served += 1;
-            house.end(taken, 1);
+            house.end(reservation, 1);
         }
         assert_eq!(served, count);
         assert_eq!(house.rooms.rooms[&Room::Reads].queues.len(), REMEMBERED);

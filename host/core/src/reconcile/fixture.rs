@@ -22,7 +22,7 @@ use crate::controller::cache::Cache;
 use crate::controller::journals::Journals;
 use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
-use crate::controller::rooms::{Room, Rooms, Taken, Waiter};
+use crate::controller::rooms::{Reservation, Room, Rooms, Waiter};
 use crate::fault::Stepped;
 use crate::key::{Key, PassId};
 use crate::object::Object;
@@ -95,7 +95,7 @@ impl Fixture {
     }
 
     /// Fills a room with calls of other passes.
-    pub(super) fn fill(&mut self, room: &Room) -> Vec<Taken> {
+    pub(super) fn fill(&mut self, room: &Room) -> Vec<Reservation> {
         let Frame {
             tenant_queue,
             binding,
@@ -103,10 +103,10 @@ impl Fixture {
         } = &self.frame;
         let others = (100..200).map(PassId).map(Waiter::Change);
         others.for_each(|waiter| self.rooms.enqueue(room, tenant_queue, binding, waiter));
-        let taken = std::iter::from_fn(|| self.rooms.next(room)).map(|(taken, _)| taken);
-        let taken = taken.collect();
+        let reserved = std::iter::from_fn(|| self.rooms.next(room)).map(|(reservation, _)| reservation);
+        let reserved = reserved.collect();
         (100..200).for_each(|pass| drop(self.rooms.forget(PassId(pass))));
-        taken
+        reserved
     }
 
     /// A pass of a Machine that holds its finalizer, with a lifecycle policy.

@@ -564,15 +564,15 @@ fn without_the_lease_and_without_time_nothing_is_begun() {
 fn an_act_waits_for_room_at_its_cloud() {
     let mut fixture = Fixture::new();
     fixture.bind(|binding| binding.spec.limits.cloud_calls = 1);
-    let taken = fixture.fill(&Room::Cloud("machines".into()));
+    let reserved = fixture.fill(&Room::Cloud("machines".into()));
     let (flow, commands) = fixture.requests(vec![stop()]);
     assert!(
         matches!(commands.last(), Some(Command::AwaitRoom(Room::Cloud(_)))),
         "{commands:?}"
     );
-    taken
+    reserved
         .into_iter()
-        .for_each(|taken| drop(fixture.rooms.give_back(taken, None)));
+        .for_each(|reservation| drop(fixture.rooms.give_back(reservation, None)));
     let (_, commands) = fixture.go_on(flow, PhaseEvent::Opened);
     assert_eq!(operations(&commands), ["vm.stop"]);
 }
