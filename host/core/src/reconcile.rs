@@ -60,7 +60,7 @@ pub(crate) use frame::{
     Dependency, Frame, LastPass, Moved, Questions, primary_scope, primary_scopes, reaches,
 };
 pub(crate) use publishing::{Ended, MESSAGE};
-pub(crate) use work::{Entry, Known, Work};
+pub(crate) use work::{Entry, EntryHistory, Work};
 
 /// The longest time for a read or write of the cluster. A call that takes longer is cut. No act may take longer.
 pub(crate) const CLUSTER_LONGEST: Duration = Duration::from_secs(5);

@@ -72,7 +72,7 @@ impl Controller {
         let state = self.keys.get_mut(&frame.key)?;
         state.running = None;
         // The pass took these two out of the state of its key when it started. They go back whatever the outcome is.
-        state.known = std::mem::take(&mut work.known);
+        state.histories = std::mem::take(&mut work.histories);
         state.futile = std::mem::take(&mut work.futile);
         state.freshness.note(work);
         if matches!(outcome, Outcome::LeaseLost | Outcome::Stopped) {

@@ -11,7 +11,7 @@ use crate::key::{Key, ObjectKey, PassId};
 use crate::merge::Part;
 use crate::object::Object;
 use crate::projection::Digest;
-use crate::reconcile::{Awaited, Known, LastPass, Moved, primary_scope};
+use crate::reconcile::{Awaited, EntryHistory, LastPass, Moved, primary_scope};
 use crate::retry::Delay;
 use crate::time::Boot;
 
@@ -42,7 +42,7 @@ pub(super) struct KeyState {
     pub(super) bucket: Bucket,
     pub(super) slowed: bool,
     /// What this host knows about each entry in `status.pending`, by the entry's key.
-    pub(super) known: BTreeMap<String, Known>,
+    pub(super) histories: BTreeMap<String, EntryHistory>,
     /// For each part of the last publication, a digest of the values that the API server did not keep. They are not
     /// written again.
     pub(super) futile: BTreeMap<Part, Digest>,
@@ -176,7 +176,7 @@ impl KeyState {
             faults: 0,
             bucket,
             slowed: false,
-            known: BTreeMap::new(),
+            histories: BTreeMap::new(),
             futile: BTreeMap::new(),
             retry: None,
             events: Vec::new(),

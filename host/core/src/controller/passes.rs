@@ -47,7 +47,7 @@ impl Running {
         state.retry = None;
         let work = Work {
             current: snapshot.clone(),
-            known: std::mem::take(&mut state.known),
+            histories: std::mem::take(&mut state.histories),
             futile: std::mem::take(&mut state.futile),
             ..Work::default()
         };

@@ -15,7 +15,7 @@ use super::pending::Pending;
 use super::publishing::Ended;
 use super::role::RoleRun;
 use super::stepping::Stepping;
-use super::work::{Entry, Fate, Known, Work};
+use super::work::{Entry, EntryHistory, Fate, Work};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
 use crate::binding::MintGrant;
 use crate::call::{Call, CloudRequest, Commit, Found, PendingEntry, Prepared, Reply, Site, Write};
@@ -308,8 +308,8 @@ impl Acting {
                 resolved: None,
             };
             slot.entry = Some(entry.key.clone());
-            let known = Known::written(self.entered_at);
-            context.work.known.insert(entry.key.clone(), known);
+            let history = EntryHistory::written(self.entered_at);
+            context.work.histories.insert(entry.key.clone(), history);
             let fate = Fate::Open;
             context.work.entered.push(Entry { entry, fate });
         }
@@ -412,8 +412,8 @@ impl Acting {
         if gate == Gate::Sent {
             context.work.acted = true;
             context.report(Report::Acted);
-            if let Some(known) = key.and_then(|key| context.work.known.get_mut(&key)) {
-                known.sent = true;
+            if let Some(history) = key.and_then(|key| context.work.histories.get_mut(&key)) {
+                history.sent = true;
             }
         }
         self.now = ActStep::Performing(index, gate);

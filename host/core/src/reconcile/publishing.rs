@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::pending::Pending;
-use super::work::{Concluded, Known, Work};
+use super::work::{Concluded, EntryHistory, Work};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
 use crate::call::{Call, Found, PendingEntry, Reply, Write};
 use crate::contract::{Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
@@ -420,8 +420,8 @@ fn with_time_waited(entry: &PendingEntry, frame: &Frame, work: &Work) -> Pending
     let quarter = operation.map_or(0, |operation| millis(operation.visible_within).div_ceil(4));
     // The time is measured at the beginning of the pass, so that every part of the publication computes the same
     // value.
-    let waited = |known: &Known| millis(known.waited(frame.started.boot));
-    let waited = work.known.get(&entry.key).map_or(0, waited);
+    let waited = |history: &EntryHistory| millis(history.waited(frame.started.boot));
+    let waited = work.histories.get(&entry.key).map_or(0, waited);
     let quarters = waited.checked_div(quarter).unwrap_or(0).min(4);
     PendingEntry {
         waited: entry

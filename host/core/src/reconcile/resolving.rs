@@ -2,7 +2,7 @@
 
 use super::pending::Pending;
 use super::stepping::Stepping;
-use super::work::{Entry, Fate, Known};
+use super::work::{Entry, EntryHistory, Fate};
 use super::{CLUSTER_LONGEST, Context, Flow, Phase, PhaseEvent};
 use crate::call::{Call, PendingEntry, Reply, Resolved};
 use crate::contract::{Resolution, Role};
@@ -58,10 +58,10 @@ impl Resolving {
     /// Whether hosts have known of an entry for so long that its create would be visible by now. The adapter
     /// measures that in Unix time, which can jump, so the host measures it again with a clock that cannot.
     fn would_be_visible(&self, entry: &PendingEntry, context: &Context<'_>) -> bool {
-        let known = context.work.known.get(&entry.key);
+        let history = context.work.histories.get(&entry.key);
         let operation = context.frame.binding.catalogue.operations.get(&entry.operation);
-        match (known, operation) {
-            (Some(known), Some(operation)) => known.waited(self.asked_at) >= operation.visible_within,
+        match (history, operation) {
+            (Some(history), Some(operation)) => history.waited(self.asked_at) >= operation.visible_within,
             _ => false,
         }
     }
@@ -78,20 +78,20 @@ fn ask(context: &mut Context<'_>) {
     let pending = context.work.current.as_ref().map(Pending::of);
     let entries: Vec<PendingEntry> = pending.iter().flat_map(Pending::entries).cloned().collect();
     context.work.unreadable = pending.as_ref().and_then(Pending::unreadable);
-    let before = std::mem::take(&mut context.work.known);
+    let before = std::mem::take(&mut context.work.histories);
     for (slot, entry) in entries.into_iter().enumerate() {
         let now = context.view.now.boot;
-        let known = before
+        let history = before
             .get(&entry.key)
             .copied()
-            .unwrap_or(Known::seen(now, entry.waited));
-        context.work.known.insert(entry.key.clone(), known);
+            .unwrap_or(EntryHistory::seen(now, entry.waited));
+        context.work.histories.insert(entry.key.clone(), history);
         let asked = context.is_guarded(Guard::EntriesOfOthersAreAskedFor);
         let fate = match (
             &entry.resolved,
             context.frame.binding.catalogue.can_resolve(&entry),
         ) {
-            _ if known.never_sent() || !(asked || known.sent) => Fate::NeverSent,
+            _ if history.never_sent() || !(asked || history.sent) => Fate::NeverSent,
             (Some(Resolved::Absent), _) => Fate::Resolved(Resolution::Absent),
             (Some(Resolved::Done(answer)), _) => Fate::Resolved(Resolution::Done(answer.to_string().into())),
             (None, Err(why)) => Fate::Resolved(Resolution::Unknown(why)),
@@ -212,8 +212,8 @@ mod tests {
             let mut fixture = in_doubt();
             fixture
                 .work
-                .known
-                .insert("a".into(), Known::seen(Boot(0), Duration::ZERO));
+                .histories
+                .insert("a".into(), EntryHistory::seen(Boot(0), Duration::ZERO));
             fixture.now = at(0) + asked_at;
             let phase = start(&fixture.frame);
             let (flow, _) = fixture.enter(phase);
@@ -231,12 +231,15 @@ mod tests {
     #[test]
     fn an_entry_that_this_process_wrote_and_never_sent_needs_no_look() {
         let mut fixture = in_doubt();
-        fixture.work.known.insert("a".into(), Known::written(Boot(0)));
-        let sent = Known {
+        fixture
+            .work
+            .histories
+            .insert("a".into(), EntryHistory::written(Boot(0)));
+        let sent = EntryHistory {
             sent: true,
-            ..Known::written(Boot(0))
+            ..EntryHistory::written(Boot(0))
         };
-        fixture.work.known.insert("b".into(), sent);
+        fixture.work.histories.insert("b".into(), sent);
         let phase = start(&fixture.frame);
         let (_, commands) = fixture.enter(phase);
         assert_eq!(commands.len(), 1, "{commands:?}");
@@ -275,11 +278,11 @@ mod tests {
         let mut fixture = in_doubt();
         fixture
             .work
-            .known
-            .insert("gone".into(), Known::seen(Boot(0), Duration::ZERO));
+            .histories
+            .insert("gone".into(), EntryHistory::seen(Boot(0), Duration::ZERO));
         let phase = start(&fixture.frame);
         fixture.enter(phase);
-        assert_eq!(fixture.work.known.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(fixture.work.histories.keys().collect::<Vec<_>>(), ["a", "b"]);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub(crate) struct Work {
     pub(crate) unreadable: Option<String>,
     /// What this process knows of each entry, by the key of the entry. It is handed back to the key of the pass
     /// whenever the pass ends.
-    pub(crate) known: BTreeMap<String, Known>,
+    pub(crate) histories: BTreeMap<String, EntryHistory>,
     /// For each part of the last publication, the digest of the changes that the API server did not keep. Writing
     /// exactly these changes again is useless. This is handed back to the key of the pass, too.
     pub(crate) futile: BTreeMap<Part, Digest>,
@@ -87,13 +87,13 @@ impl Fate {
     }
 }
 
-/// What this process knows of a pending entry. Another process does not know it and must ask the cloud.
+/// What happened to a pending entry, as far as this process saw it. Another process did not, and must ask the cloud.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    /// Since when this process knows of the entry.
-    pub(super) since: Boot,
-    /// How long other processes knew of the entry before.
-    pub(super) before: Duration,
+pub(crate) struct EntryHistory {
+    /// When this process saw the entry first.
+    pub(super) first_seen: Boot,
+    /// How long other processes had known of the entry by then.
+    pub(super) waited_before: Duration,
     /// Whether this process wrote the entry.
     pub(crate) written_here: bool,
     /// Whether this process sent the create that the entry announces.
@@ -108,12 +108,12 @@ pub(crate) struct Concluded {
     pub(super) patch: Value,
 }
 
-impl Known {
+impl EntryHistory {
     /// An entry that another process, or an earlier pass of this one, wrote.
-    pub(super) fn seen(now: Boot, before: Duration) -> Self {
-        Known {
-            since: now,
-            before,
+    pub(super) fn seen(now: Boot, waited_before: Duration) -> Self {
+        EntryHistory {
+            first_seen: now,
+            waited_before,
             written_here: false,
             sent: false,
         }
@@ -121,15 +121,15 @@ impl Known {
 
     /// An entry that this process writes.
     pub(super) fn written(now: Boot) -> Self {
-        Known {
+        EntryHistory {
             written_here: true,
-            ..Known::seen(now, Duration::ZERO)
+            ..EntryHistory::seen(now, Duration::ZERO)
         }
     }
 
     /// How long hosts have known of the entry.
     pub(super) fn waited(self, now: Boot) -> Duration {
-        (now - self.since).saturating_add(self.before)
+        (now - self.first_seen).saturating_add(self.waited_before)
     }
 
     /// Whether the announced create was certainly never sent. That is certain only for entries of this process:

@@ -207,13 +207,13 @@ fn every_create_of_a_step_is_entered_by_one_write_before_any_is_sent() {
         _ => None,
     });
     assert_eq!(sent.map(Value::from), Some(entries[0]["key"].clone()));
-    let known = |fixture: &Fixture, entry: &Value| {
+    let is_sent = |fixture: &Fixture, entry: &Value| {
         let key = entry["key"].as_str().unwrap_or_default();
-        fixture.work.known[key].sent
+        fixture.work.histories[key].sent
     };
-    assert!(known(&fixture, &entries[0]) && !known(&fixture, &entries[1]));
+    assert!(is_sent(&fixture, &entries[0]) && !is_sent(&fixture, &entries[1]));
     fixture.go_on(flow, answer(Ok(json!({}))));
-    assert!(known(&fixture, &entries[1]));
+    assert!(is_sent(&fixture, &entries[1]));
 }
 
 /// The slots whose creates are being prepared.
@@ -700,8 +700,11 @@ fn a_relation_is_looked_at_before_an_act_and_not_only_before_an_ask() {
 #[test]
 fn what_an_interrupted_pass_knows_of_its_entries_is_kept() {
     let (fixture, _) = cloning();
-    let Work { known, .. } = fixture.work;
-    assert_eq!(known.values().map(|known| known.sent).collect::<Vec<_>>(), [true]);
+    let Work { histories, .. } = fixture.work;
+    assert_eq!(
+        histories.values().map(|history| history.sent).collect::<Vec<_>>(),
+        [true]
+    );
 }
 
 #[test]

@@ -346,8 +346,8 @@ fn the_time_for_which_a_doubt_stands_is_published_in_quarters() {
         let boot = fixture.frame.started.boot;
         fixture
             .work
-            .known
-            .insert("a".into(), Known::seen(boot, ms(waited)));
+            .histories
+            .insert("a".into(), EntryHistory::seen(boot, ms(waited)));
         fixture.work.found = vec![Entry {
             entry: serde_json::from_value(entry("a")).expect("an entry"),
             fate: Fate::Resolved(Resolution::Unknown("why".into())),
