@@ -264,7 +264,7 @@ fn without_preconditions_newer_writes_are_overwritten() {
 
 #[test]
 fn without_their_guard_own_writes_wake() {
-    guard(Guard::OwnWritesWakeNothing, of_all, &[Rule::OwnWrite]);
+    guard(Guard::OwnWritesEnqueueNothing, of_all, &[Rule::OwnWrite]);
 }
 
 #[test]
@@ -355,12 +355,12 @@ fn without_room_of_its_own_one_tenant_waits_for_another() {
 
 #[test]
 fn a_change_that_wakes_nobody_is_never_seen() {
-    guard(Guard::ChangesWakeDependents, of_natives, &[Rule::Settles]);
+    guard(Guard::ChangesEnqueueDependents, of_natives, &[Rule::Settles]);
 }
 
 #[test]
 fn a_change_that_wakes_everybody_wakes_some_for_nothing() {
-    guard(Guard::OnlyWhoUsedItWakes, of_sites, &[Rule::Woken]);
+    guard(Guard::OnlyWhoUsedItIsEnqueued, of_sites, &[Rule::Woken]);
 }
 
 #[test]
@@ -501,7 +501,7 @@ fn a_swapped_retry_policy_that_is_not_asked_makes_keys_late() {
 
 #[test]
 fn a_rebased_write_that_wakes_nobody_hides_what_somebody_else_wrote() {
-    guard(Guard::UnseenChangesWake, of_natives, &[Rule::Settles]);
+    guard(Guard::UnseenChangesEnqueue, of_natives, &[Rule::Settles]);
 }
 
 #[test]

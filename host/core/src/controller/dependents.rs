@@ -128,7 +128,7 @@ impl Controller {
         let Some(dependents) = self.dependents.get(&change.scope) else {
             return;
         };
-        if !self.guards.stand(Guard::ChangesWakeDependents) {
+        if !self.guards.stand(Guard::ChangesEnqueueDependents) {
             return;
         }
         let mut seen = Seen::new(change, self.digest_key);
@@ -145,7 +145,7 @@ impl Controller {
         for (asked, all) in &dependents.asked {
             for Asked { grant, keys } in all {
                 let [before, after] = seen.digests(&asked.1, grant);
-                let is_concerned = before != after || !self.guards.stand(Guard::OnlyWhoUsedItWakes);
+                let is_concerned = before != after || !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
                 for key in keys.iter().filter(|key| is_concerned && own != Some(*key)) {
                     let state = self.keys.get_mut(key);
                     let is_other = state.is_some_and(|state| {
@@ -155,7 +155,7 @@ impl Controller {
                         }
                         is_other
                     });
-                    if (is_other && is_synced) || !self.guards.stand(Guard::OnlyWhoUsedItWakes) {
+                    if (is_other && is_synced) || !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued) {
                         concerned.insert(key.clone());
                     }
                 }

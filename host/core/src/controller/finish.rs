@@ -78,7 +78,7 @@ impl Controller {
         if matches!(outcome, Outcome::LeaseLost | Outcome::Stopped) {
             return None;
         }
-        let own = match self.guards.stand(Guard::OwnWritesWakeNothing) {
+        let own = match self.guards.stand(Guard::OwnWritesEnqueueNothing) {
             true => &work.current,
             false => &frame.snapshot,
         };

@@ -298,7 +298,7 @@ impl Controller {
 
     /// The key that is not requeued by the writes of this pass: the key of the pass itself.
     fn own(&self, frame: &Frame) -> Option<Key> {
-        let guarded = self.guards.stand(Guard::OwnWritesWakeNothing);
+        let guarded = self.guards.stand(Guard::OwnWritesEnqueueNothing);
         guarded.then(|| frame.key.clone())
     }
 

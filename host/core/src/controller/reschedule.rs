@@ -101,7 +101,7 @@ impl Controller {
         }
     }
 
-    /// Replaces the wait of a key. A key that any change may wake from now on may have ignored one during the old
+    /// Replaces the wait of a key. A key that any change may enqueue from now on may have ignored one during the old
     /// wait, so its used answers are checked at once.
     fn wait_instead(&mut self, key: &Key, since: Boot, delay: Delay) {
         if self.queue.is_queued(key) {

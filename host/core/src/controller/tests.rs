@@ -352,7 +352,7 @@ fn primary() -> Scope {
 }
 
 #[test]
-fn a_list_wakes_by_what_was_wanted_of_the_items_that_it_holds() {
+fn a_list_enqueues_by_what_was_wanted_of_the_items_that_it_holds() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
     desk.step(pending(vec![list("a=b")]));
     desk.listed(
@@ -388,7 +388,7 @@ fn an_item_that_comes_into_a_list_and_leaves_it_again_during_a_pass_is_no_news()
 }
 
 #[test]
-fn what_changes_while_a_pass_is_under_way_wakes_its_key_when_it_has_ended() {
+fn what_changes_while_a_pass_is_under_way_enqueues_its_key_when_it_has_ended() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
     desk.step(pending(vec![list("a=b")]));
     desk.listed(maps(), vec![map("one", 2, json!({}))]);

@@ -673,7 +673,11 @@ mod tests {
         listed(&mut fixture, vec![]);
         let (_, commands) = fixture.go_on(flow, PhaseEvent::Listed(0));
         assert_eq!(code(&commands), Some(Code::NotFound));
-        assert_eq!(fixture.work.dependencies.len(), 1, "it wakes when there is one");
+        assert_eq!(
+            fixture.work.dependencies.len(),
+            1,
+            "one that comes enqueues the key"
+        );
     }
 
     #[test]
@@ -1121,7 +1125,11 @@ mod tests {
         let (flow, _) = fixture.requests(vec![config_map(true)]);
         let (_, commands) = fixture.go_on(flow, found(Err(failure(Code::NotFound))));
         assert_eq!(code(&commands), Some(Code::NotFound));
-        assert_eq!(fixture.work.dependencies.len(), 1, "it wakes when there is one");
+        assert_eq!(
+            fixture.work.dependencies.len(),
+            1,
+            "one that comes enqueues the key"
+        );
     }
 
     #[test]

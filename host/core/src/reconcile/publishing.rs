@@ -336,8 +336,8 @@ impl Publishing {
             );
             self.what.ended.events.push(warning("EditDropped", message));
         }
-        let wakes = is_news && context.is_guarded(Guard::UnseenChangesWake);
-        if wakes && self.what.ended.unseen.is_none() {
+        let enqueues = is_news && context.is_guarded(Guard::UnseenChangesEnqueue);
+        if enqueues && self.what.ended.unseen.is_none() {
             self.what.ended.unseen = before;
         }
         self.enter(part)

@@ -149,11 +149,11 @@ fn a_tenant_is_what_stands_at_the_path_that_the_binding_names() {
 }
 
 #[test]
-fn a_binding_with_another_lifecycle_identity_or_other_grants_wakes_its_keys_within_a_minute() {
+fn a_binding_with_another_lifecycle_identity_or_other_grants_enqueues_its_keys_within_a_minute() {
     let policy = |binding: &mut Binding, role| {
         binding.policies.get_mut(&role).expect("a policy").id = PolicyId("another".into());
     };
-    for (change, wakes) in [
+    for (change, enqueues) in [
         (
             &(|binding: &mut Binding| policy(binding, Role::Lifecycle)) as &dyn Fn(&mut Binding),
             true,
@@ -180,21 +180,21 @@ fn a_binding_with_another_lifecycle_identity_or_other_grants_wakes_its_keys_with
         change(&mut changed);
         desk.feed(Input::Bound(Box::new(changed)));
         let waits = ["m", "n", "o"].map(|name| desk.wait(name));
-        assert_eq!(waits[0].is_some_and(|wait| wait < 60_000), wakes);
-        assert_eq!(waits[0] != waits[1], wakes, "not all at once: {waits:?}");
+        assert_eq!(waits[0].is_some_and(|wait| wait < 60_000), enqueues);
+        assert_eq!(waits[0] != waits[1], enqueues, "not all at once: {waits:?}");
         assert_eq!(waits[2], None, "its pass is under way");
         desk.step_of("o", denied());
-        assert_eq!(desk.steps(), usize::from(wakes), "it passes again");
-        if wakes {
+        assert_eq!(desk.steps(), usize::from(enqueues), "it passes again");
+        if enqueues {
             desk.step_of("o", denied());
         }
         desk.pass(60_000);
-        assert_eq!(desk.steps(), 2 * usize::from(wakes));
+        assert_eq!(desk.steps(), 2 * usize::from(enqueues));
     }
 }
 
 #[test]
-fn the_keys_of_a_changed_binding_wake_spread_over_a_minute_and_pass_under_its_new_policy() {
+fn the_keys_of_a_changed_binding_are_spread_over_a_minute_and_pass_under_its_new_policy() {
     let machines = (0..20).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
     let mut desk = Desk::with(machines.collect());
     desk.steps_on(&[settled()]);

@@ -110,7 +110,7 @@ fn what_a_pass_writes_of_its_object_may_relate_it_to_what_it_asked_for() {
 }
 
 #[test]
-fn what_this_host_wrote_while_a_watch_could_not_say_wakes_when_it_lists_again() {
+fn what_this_host_wrote_while_a_watch_could_not_say_enqueues_when_it_lists_again() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
     desk.step_of("m", pending(vec![list("a=b")]));
     desk.listed(maps(), vec![map("one", 2, json!({}))]);

@@ -384,7 +384,7 @@ fn of_an_object_that_is_gone_nothing_is_remembered_once_its_pass_has_ended() {
 }
 
 #[test]
-fn a_discarded_pass_waits_for_its_next_try_and_loses_no_wake() {
+fn a_discarded_pass_waits_for_its_next_try_and_loses_no_change() {
     let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
     let seen = |value: &str| conclusion(json!({"status": {"seen": value}}), Next::Settled(None), vec![0]);
     desk.step(pending(vec![list("a=b")]));
