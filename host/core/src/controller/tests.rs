@@ -25,7 +25,7 @@ use crate::reconcile::{fixture_binding, fixture_stop as stop};
 use crate::time::millis;
 
 /// A controller that holds the lease.
-struct Desk {
+struct Harness {
     controller: Controller,
     now: Now,
     calls: VecDeque<(CallId, Call)>,
@@ -126,15 +126,15 @@ fn retry() -> Next {
     }
 }
 
-impl Desk {
-    /// A desk with these Machines and a lifecycle policy.
+impl Harness {
+    /// A harness with these Machines and a lifecycle policy.
     fn with(machines: Vec<Object>) -> Self {
-        Desk::under(fixture_binding(&[Role::Lifecycle]), machines)
+        Harness::under(fixture_binding(&[Role::Lifecycle]), machines)
     }
 
-    /// A desk with these Machines and this binding.
+    /// A harness with these Machines and this binding.
     fn under(binding: Binding, machines: Vec<Object>) -> Self {
-        let mut desk = Desk {
+        let mut harness = Harness {
             controller: Controller::new("me"),
             now: at(1_000_000),
             calls: VecDeque::new(),
@@ -142,10 +142,10 @@ impl Desk {
             others: Vec::new(),
         };
         let scope = primary_scopes(&binding).remove(0);
-        desk.feed(Input::Bound(Box::new(binding)));
-        desk.answer_leases();
-        desk.listed(scope, machines);
-        desk
+        harness.feed(Input::Bound(Box::new(binding)));
+        harness.answer_leases();
+        harness.listed(scope, machines);
+        harness
     }
 
     fn listed(&mut self, scope: Scope, objects: Vec<Object>) {
@@ -285,7 +285,7 @@ impl Desk {
     }
 
     /// The API server accepts the next patch and answers with this object.
-    fn taken(&mut self, object: &Object) {
+    fn accepted(&mut self, object: &Object) {
         let (id, _) = self.patch();
         self.reply(id, Reply::Objects(Ok(vec![object.clone()])));
     }
@@ -353,61 +353,64 @@ fn primary() -> Scope {
 
 #[test]
 fn a_list_enqueues_by_what_was_wanted_of_the_items_that_it_holds() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(pending(vec![list("a=b")]));
-    desk.listed(
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(pending(vec![list("a=b")]));
+    harness.listed(
         maps(),
         vec![
             map("one", 2, json!({})),
             map("two", 3, json!({"metadata": {"labels": {"a": "c"}}})),
         ],
     );
-    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
-    assert_eq!(desk.records.len(), 1);
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    assert_eq!(harness.records.len(), 1);
     let unwanted = json!({"metadata": {"annotations": {"other": "x"}}});
-    desk.shown(maps(), map("one", 4, unwanted.clone()));
+    harness.shown(maps(), map("one", 4, unwanted.clone()));
     let unselected = json!({"metadata": {"labels": {"a": "c"}}, "data": {"x": "2"}});
-    desk.shown(maps(), map("two", 5, unselected));
-    assert_eq!(desk.steps(), 0, "nothing of the answer has changed");
+    harness.shown(maps(), map("two", 5, unselected));
+    assert_eq!(harness.steps(), 0, "nothing of the answer has changed");
     let wanted = json!({"metadata": {"annotations": {"other": "x"}}, "data": {"x": "2"}});
-    desk.shown(maps(), map("one", 6, wanted));
-    assert_eq!(desk.steps(), 1);
+    harness.shown(maps(), map("one", 6, wanted));
+    assert_eq!(harness.steps(), 1);
 }
 
 #[test]
 fn an_item_that_comes_into_a_list_and_leaves_it_again_during_a_pass_is_no_news() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(pending(vec![list("a=b")]));
-    desk.listed(maps(), vec![map("one", 2, json!({}))]);
-    desk.shown(maps(), map("two", 3, json!({})));
-    desk.shown(maps(), map("two", 4, json!({"metadata": {"labels": {"a": "c"}}})));
-    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
-    assert_eq!(desk.steps(), 0);
-    desk.shown(maps(), map("two", 5, json!({})));
-    assert_eq!(desk.steps(), 1);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(pending(vec![list("a=b")]));
+    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.shown(maps(), map("two", 3, json!({})));
+    harness.shown(maps(), map("two", 4, json!({"metadata": {"labels": {"a": "c"}}})));
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    assert_eq!(harness.steps(), 0);
+    harness.shown(maps(), map("two", 5, json!({})));
+    assert_eq!(harness.steps(), 1);
 }
 
 #[test]
 fn what_changes_while_a_pass_is_under_way_enqueues_its_key_when_it_has_ended() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(pending(vec![list("a=b")]));
-    desk.listed(maps(), vec![map("one", 2, json!({}))]);
-    desk.shown(maps(), map("two", 3, json!({})));
-    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
-    assert_eq!(desk.steps(), 1);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(pending(vec![list("a=b")]));
+    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.shown(maps(), map("two", 3, json!({})));
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    assert_eq!(harness.steps(), 1);
 }
 
 #[test]
 fn after_a_conflict_the_object_is_read_before_the_next_pass() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
-    desk.step(pending(vec![stop()]));
-    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
-    desk.pass(1_000);
-    let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
-    assert_eq!(desk.steps(), 0);
-    assert_eq!(desk.view("m").map(|view| view.waiting), Some(WaitsFor::Refresh));
-    desk.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
-    let (_, call) = desk.take("step", |call| matches!(call, Call::Step { .. }));
+    let mut harness = Harness::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    harness.step(pending(vec![stop()]));
+    harness.refused(Failure::new(Code::Aborted, "the object has another version"));
+    harness.pass(1_000);
+    let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+    assert_eq!(harness.steps(), 0);
+    assert_eq!(
+        harness.view("m").map(|view| view.waiting),
+        Some(WaitsFor::Refresh)
+    );
+    harness.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
+    let (_, call) = harness.take("step", |call| matches!(call, Call::Step { .. }));
     let Call::Step { pass, .. } = call else { return };
     assert!(
         pass.object
@@ -418,34 +421,34 @@ fn after_a_conflict_the_object_is_read_before_the_next_pass() {
 
 #[test]
 fn a_stale_object_that_cannot_be_read_waits_longer_each_time_and_one_that_the_watch_shows_need_not_be_read() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
-    desk.step(pending(vec![stop()]));
-    desk.refused(Failure::new(Code::Unavailable, "cut").effect_unknown());
-    desk.pass(1_000);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    harness.step(pending(vec![stop()]));
+    harness.refused(Failure::new(Code::Unavailable, "cut").effect_unknown());
+    harness.pass(1_000);
     let mut waits = Vec::new();
     for _ in 0..3 {
-        let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
-        desk.reply(
+        let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+        harness.reply(
             id,
             Reply::Objects(Err(Failure::new(Code::Unavailable, "not now"))),
         );
-        let wait = desk.wait("m").expect("it is tried again");
+        let wait = harness.wait("m").expect("it is tried again");
         waits.push(wait);
-        desk.pass(wait);
+        harness.pass(wait);
     }
     assert!(waits.is_sorted_by(|a, b| a < b), "{waits:?}");
-    let (late, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
-    desk.shown(primary(), machine("m", 9, json!({})));
-    assert_eq!(desk.steps(), 1, "the watch has caught up");
-    desk.reply(late, Reply::Objects(Ok(vec![machine("m", 9, json!({}))])));
-    assert_eq!(desk.steps(), 1, "and no pass runs twice");
+    let (late, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+    harness.shown(primary(), machine("m", 9, json!({})));
+    assert_eq!(harness.steps(), 1, "the watch has caught up");
+    harness.reply(late, Reply::Objects(Ok(vec![machine("m", 9, json!({}))])));
+    assert_eq!(harness.steps(), 1, "and no pass runs twice");
 }
 
 #[test]
 fn a_retry_is_ended_early_by_what_is_wanted_and_not_by_what_is_said_of_it() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(conclusion(json!(null), retry(), vec![]));
-    desk.shown(
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(conclusion(json!(null), retry(), vec![]));
+    harness.shown(
         primary(),
         machine(
             "m",
@@ -453,12 +456,12 @@ fn a_retry_is_ended_early_by_what_is_wanted_and_not_by_what_is_said_of_it() {
             json!({"status": {"heartbeat": 1}, "metadata": {"labels": {"x": "y"}}}),
         ),
     );
-    assert_eq!(desk.steps(), 0);
-    desk.shown(
+    assert_eq!(harness.steps(), 0);
+    harness.shown(
         primary(),
         machine("m", 3, json!({"metadata": {"generation": 2}, "spec": {"x": 1}})),
     );
-    assert_eq!(desk.steps(), 1);
+    assert_eq!(harness.steps(), 1);
 }
 
 #[test]
@@ -468,77 +471,80 @@ fn a_request_and_a_deletion_end_a_retry_early() {
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}),
         json!({"metadata": {"uid": "of a successor"}}),
     ] {
-        let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-        desk.step(conclusion(json!(null), retry(), vec![]));
-        desk.shown(primary(), machine("m", 2, rest));
-        assert_eq!(desk.steps(), 1);
+        let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+        harness.step(conclusion(json!(null), retry(), vec![]));
+        harness.shown(primary(), machine("m", 2, rest));
+        assert_eq!(harness.steps(), 1);
     }
 }
 
 #[test]
 fn faults_back_off_and_a_changed_policy_begins_anew() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.fault();
-    let (id, patch) = desk.patch();
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.fault();
+    let (id, patch) = harness.patch();
     let quarantined = machine("m", 2, json!({"status": patch["status"]}));
-    desk.reply(id, Reply::Objects(Ok(vec![quarantined])));
-    let mut waits = vec![desk.wait("m").expect("it is tried again")];
+    harness.reply(id, Reply::Objects(Ok(vec![quarantined])));
+    let mut waits = vec![harness.wait("m").expect("it is tried again")];
     for _ in 0..2 {
-        desk.pass(waits[waits.len() - 1]);
-        desk.fault();
-        waits.push(desk.wait("m").expect("it is tried again"));
+        harness.pass(waits[waits.len() - 1]);
+        harness.fault();
+        waits.push(harness.wait("m").expect("it is tried again"));
     }
     assert!(waits[0] <= 1_000 && waits[2] > 2 * waits[0], "{waits:?}");
     let mut binding = fixture_binding(&[Role::Lifecycle]);
     binding.policies.get_mut(&Role::Lifecycle).expect("a policy").id = PolicyId("another".into());
-    desk.feed(Input::Bound(Box::new(binding)));
-    desk.pass(60_000);
-    desk.fault();
+    harness.feed(Input::Bound(Box::new(binding)));
+    harness.pass(60_000);
+    harness.fault();
     assert!(
-        desk.wait("m").is_some_and(|wait| wait <= 1_000),
+        harness.wait("m").is_some_and(|wait| wait <= 1_000),
         "{:?}",
-        desk.wait("m")
+        harness.wait("m")
     );
 }
 
 #[test]
 fn an_event_is_written_when_it_is_news_and_not_with_every_pass() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     for (reason, events) in [("Started", 1), ("Started", 1), ("Stopped", 2), ("Started", 3)] {
-        desk.step(says(reason));
-        assert_eq!(desk.events(), events, "{reason}");
-        desk.pass(1_000);
+        harness.step(says(reason));
+        assert_eq!(harness.events(), events, "{reason}");
+        harness.pass(1_000);
     }
 }
 
 #[test]
 fn writes_of_one_tenant_leave_room_for_those_of_others() {
     let machines = (0..40).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
-    let mut desk = Desk::with(machines.collect());
-    while desk.steps() > 0 {
-        desk.step(conclusion(
+    let mut harness = Harness::with(machines.collect());
+    while harness.steps() > 0 {
+        harness.step(conclusion(
             json!({"status": {"phase": "x"}}),
             Next::Settled(None),
             vec![],
         ));
     }
-    let patches = desk
+    let patches = harness
         .calls
         .iter()
         .filter(|(_, call)| matches!(call, Call::Write(_)))
         .count();
     assert_eq!(patches, 12);
     let waits = |view: &KeyView| view.waiting == WaitsFor::Room(Room::Writes);
-    assert_eq!(desk.controller.keys().filter(|(_, view)| waits(view)).count(), 28);
+    assert_eq!(
+        harness.controller.keys().filter(|(_, view)| waits(view)).count(),
+        28
+    );
     for n in 0..12 {
-        desk.taken(&machine(
+        harness.accepted(&machine(
             &format!("m-{n}"),
             100 + n,
             json!({"status": {"phase": "x"}}),
         ));
     }
-    assert_eq!(desk.records.len(), 12);
-    let patches = desk
+    assert_eq!(harness.records.len(), 12);
+    let patches = harness
         .calls
         .iter()
         .filter(|(_, call)| matches!(call, Call::Write(_)))
@@ -548,27 +554,28 @@ fn writes_of_one_tenant_leave_room_for_those_of_others() {
 
 #[test]
 fn a_binding_says_which_watch_it_waits_for() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    let unsynced = |desk: &Desk| {
-        desk.controller
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    let unsynced = |harness: &Harness| {
+        harness
+            .controller
             .health("machines")
             .map(|health| health.unsynced.len())
     };
-    assert_eq!(unsynced(&desk), Some(0));
-    desk.step(pending(vec![list("a=b")]));
-    assert_eq!(unsynced(&desk), Some(1));
-    desk.listed(maps(), vec![]);
-    assert_eq!(unsynced(&desk), Some(0));
+    assert_eq!(unsynced(&harness), Some(0));
+    harness.step(pending(vec![list("a=b")]));
+    assert_eq!(unsynced(&harness), Some(1));
+    harness.listed(maps(), vec![]);
+    assert_eq!(unsynced(&harness), Some(0));
     let event = WatchEvent::Failed("forbidden".into());
-    desk.step(conclusion(json!(null), Next::Settled(None), vec![]));
-    assert_eq!(desk.view("m").map(|view| view.waiting), Some(WaitsFor::Change));
-    desk.feed(Input::Watched {
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![]));
+    assert_eq!(harness.view("m").map(|view| view.waiting), Some(WaitsFor::Change));
+    harness.feed(Input::Watched {
         scope: primary(),
         event,
     });
     let watch = WaitsFor::Watch(primary(), Some("forbidden".into()));
-    assert_eq!(desk.view("m").map(|view| view.waiting), Some(watch));
-    let health = desk.controller.health("machines").expect("it is bound");
+    assert_eq!(harness.view("m").map(|view| view.waiting), Some(watch));
+    let health = harness.controller.health("machines").expect("it is bound");
     assert!(
         health
             .unsynced
@@ -579,48 +586,48 @@ fn a_binding_says_which_watch_it_waits_for() {
 }
 
 /// Three objects want the same lock: `a` holds it, `b` and `c` got the answer that it is busy.
-fn three_who_want_a_lock() -> (Desk, Step, Step) {
+fn three_who_want_a_lock() -> (Harness, Step, Step) {
     let objects = ["a", "b", "c"].map(|name| machine(name, 1, json!({})));
-    let mut desk = Desk::with(objects.to_vec());
+    let mut harness = Harness::with(objects.to_vec());
     let question = Question::Lock("one".into());
     let asks = pending(vec![Request::Ask(Ask { round: 0, question })]);
     for name in ["a", "b", "c"] {
-        desk.step_of(name, asks.clone());
+        harness.step_of(name, asks.clone());
     }
     let waits = conclusion(json!(null), Next::Settled(None), vec![0]);
-    (desk, asks, waits)
+    (harness, asks, waits)
 }
 
 #[test]
 fn the_next_waiter_of_a_lock_is_enqueued_when_its_holder_has_ended() {
-    let (mut desk, asks, waits) = three_who_want_a_lock();
-    desk.step_of("b", waits.clone());
-    desk.step_of("c", waits.clone());
-    desk.step_of("a", waits.clone());
-    assert_eq!(desk.steps(), 1);
-    desk.step_of("b", asks.clone());
-    assert_eq!(desk.steps(), 1, "and nobody else before it has ended");
-    desk.step_of("b", waits);
-    desk.step_of("c", asks);
+    let (mut harness, asks, waits) = three_who_want_a_lock();
+    harness.step_of("b", waits.clone());
+    harness.step_of("c", waits.clone());
+    harness.step_of("a", waits.clone());
+    assert_eq!(harness.steps(), 1);
+    harness.step_of("b", asks.clone());
+    assert_eq!(harness.steps(), 1, "and nobody else before it has ended");
+    harness.step_of("b", waits);
+    harness.step_of("c", asks);
 }
 
 #[test]
 fn an_object_that_is_deleted_while_it_waits_for_a_lock_does_not_block_the_next_one() {
     for ends_before_it_goes in [true, false] {
-        let (mut desk, asks, waits) = three_who_want_a_lock();
+        let (mut harness, asks, waits) = three_who_want_a_lock();
         if ends_before_it_goes {
-            desk.step_of("b", waits.clone());
+            harness.step_of("b", waits.clone());
         }
-        desk.feed(Input::Watched {
+        harness.feed(Input::Watched {
             scope: primary(),
             event: WatchEvent::Deleted(machine("b", 9, json!({}))),
         });
         if !ends_before_it_goes {
-            desk.step_of("b", waits.clone());
+            harness.step_of("b", waits.clone());
         }
-        desk.step_of("c", waits.clone());
-        desk.step_of("a", waits);
-        desk.step_of("c", asks);
+        harness.step_of("c", waits.clone());
+        harness.step_of("a", waits);
+        harness.step_of("c", asks);
     }
 }
 
@@ -631,26 +638,26 @@ fn nobody_outside_knows_with_what_a_host_makes_digests() {
 
 #[test]
 fn a_binding_says_how_many_objects_it_governs_and_how_many_of_them_failed_last() {
-    let mut desk = Desk::with(vec![machine("a", 1, json!({})), machine("b", 2, json!({}))]);
-    let counts = |desk: &Desk| {
-        let health = desk.controller.health("machines").expect("the binding");
+    let mut harness = Harness::with(vec![machine("a", 1, json!({})), machine("b", 2, json!({}))]);
+    let counts = |harness: &Harness| {
+        let health = harness.controller.health("machines").expect("the binding");
         let last = health.last_fault.map(|last| (last.key.name.to_string(), last.at));
         (health.objects, health.retrying, last)
     };
-    assert_eq!(counts(&desk), (2, 0, None));
-    desk.step_of("b", settled());
-    desk.fault();
-    let at = desk.now.unix;
-    let (id, patch) = desk.patch();
+    assert_eq!(counts(&harness), (2, 0, None));
+    harness.step_of("b", settled());
+    harness.fault();
+    let at = harness.now.unix;
+    let (id, patch) = harness.patch();
     let quarantined = machine("a", 3, json!({"status": patch["status"]}));
-    desk.reply(id, Reply::Objects(Ok(vec![quarantined])));
-    assert_eq!(counts(&desk), (2, 1, Some(("a".to_owned(), at))));
-    let wait = desk.wait("a").expect("it is tried again");
-    desk.pass(wait);
-    desk.step_of("a", settled());
-    desk.taken(&machine("a", 4, json!({})));
-    assert_eq!(counts(&desk), (2, 0, Some(("a".to_owned(), at))));
-    assert_eq!(desk.controller.health("no such binding"), None);
+    harness.reply(id, Reply::Objects(Ok(vec![quarantined])));
+    assert_eq!(counts(&harness), (2, 1, Some(("a".to_owned(), at))));
+    let wait = harness.wait("a").expect("it is tried again");
+    harness.pass(wait);
+    harness.step_of("a", settled());
+    harness.accepted(&machine("a", 4, json!({})));
+    assert_eq!(counts(&harness), (2, 0, Some(("a".to_owned(), at))));
+    assert_eq!(harness.controller.health("no such binding"), None);
 }
 
 #[test]
@@ -658,14 +665,22 @@ fn a_recording_says_how_long_its_key_was_queued() {
     let mut binding = fixture_binding(&[Role::Lifecycle]);
     binding.spec.limits.passes_per_tenant = 1;
     let machines = vec![machine("a", 1, json!({})), machine("b", 2, json!({}))];
-    let mut desk = Desk::under(binding, machines);
-    assert_eq!(desk.steps(), 1);
-    desk.pass(5_000);
-    desk.step(settled());
-    desk.step(settled());
-    let queued: Vec<u64> = desk.records.iter().map(|record| millis(record.queued)).collect();
+    let mut harness = Harness::under(binding, machines);
+    assert_eq!(harness.steps(), 1);
+    harness.pass(5_000);
+    harness.step(settled());
+    harness.step(settled());
+    let queued: Vec<u64> = harness
+        .records
+        .iter()
+        .map(|record| millis(record.queued))
+        .collect();
     assert_eq!(queued, [0, 5_000]);
-    desk.shown(primary(), machine("a", 3, json!({"spec": {"changed": true}})));
-    desk.step(settled());
-    assert_eq!(desk.records[2].queued, Duration::ZERO, "it had its turn at once");
+    harness.shown(primary(), machine("a", 3, json!({"spec": {"changed": true}})));
+    harness.step(settled());
+    assert_eq!(
+        harness.records[2].queued,
+        Duration::ZERO,
+        "it had its turn at once"
+    );
 }

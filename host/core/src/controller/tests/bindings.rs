@@ -8,38 +8,46 @@ fn a_tenant_has_so_many_passes_under_way_and_no_more() {
     binding.spec.limits.passes_per_tenant = 2;
     let mut machines = ["a", "b", "c"].map(|name| machine(name, 1, json!({}))).to_vec();
     machines.push(machine("d", 1, json!({"metadata": {"namespace": "another"}})));
-    let mut desk = Desk::under(binding, machines);
-    assert_eq!((desk.steps(), desk.controller.passes_in_flight()), (3, 3));
-    assert_eq!(desk.view("c").map(|view| view.waiting), Some(WaitsFor::Turn));
-    desk.step_of("a", conclusion(json!(null), Next::Settled(None), vec![]));
-    assert_eq!(desk.steps(), 3);
-    let waiting = |desk: &Desk| desk.view("c").map(|view| view.waiting);
-    assert_eq!(waiting(&desk), Some(WaitsFor::Call));
-    let id = desk.controller.last_pass;
+    let mut harness = Harness::under(binding, machines);
+    assert_eq!((harness.steps(), harness.controller.passes_in_flight()), (3, 3));
+    assert_eq!(harness.view("c").map(|view| view.waiting), Some(WaitsFor::Turn));
+    harness.step_of("a", conclusion(json!(null), Next::Settled(None), vec![]));
+    assert_eq!(harness.steps(), 3);
+    let waiting = |harness: &Harness| harness.view("c").map(|view| view.waiting);
+    assert_eq!(waiting(&harness), Some(WaitsFor::Call));
+    let id = harness.controller.last_pass;
     let tenant_queue = "machines default".into();
-    desk.controller.journals.hold(&tenant_queue, PassId(id), 0, true);
-    assert_eq!(waiting(&desk), Some(WaitsFor::Memory));
+    harness
+        .controller
+        .journals
+        .hold(&tenant_queue, PassId(id), 0, true);
+    assert_eq!(waiting(&harness), Some(WaitsFor::Memory));
 }
 
 #[test]
 fn a_binding_is_told_what_it_does_not_grant_and_no_more_than_so_much_of_it() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     let lock = |n| {
         Request::Ask(Ask {
             round: 0,
             question: Question::Lock(format!("other-{n}")),
         })
     };
-    let ungranted = |desk: &Desk| desk.controller.health("machines").map(|health| health.ungranted);
-    desk.step(pending(vec![lock(1), list("no selector")]));
+    let ungranted = |harness: &Harness| {
+        harness
+            .controller
+            .health("machines")
+            .map(|health| health.ungranted)
+    };
+    harness.step(pending(vec![lock(1), list("no selector")]));
     let one = BTreeSet::from(["not granted: lock other-1".to_owned()]);
     assert_eq!(
-        ungranted(&desk),
+        ungranted(&harness),
         Some(one),
         "a selector that is none is another mistake"
     );
-    desk.step(pending((2..100).map(lock).collect()));
-    assert_eq!(ungranted(&desk).map(|all| all.len()), Some(16));
+    harness.step(pending((2..100).map(lock).collect()));
+    assert_eq!(ungranted(&harness).map(|all| all.len()), Some(16));
 }
 
 #[test]
@@ -61,10 +69,11 @@ fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
         (younger(|b| b.spec.governs.kind = "Disk".into()), false),
         (younger(|b| b.policies.clear()), false),
     ] {
-        let mut desk = Desk::under(older.clone(), vec![machine("m", 1, json!({}))]);
-        desk.feed(Input::Bound(Box::new(binding.clone())));
+        let mut harness = Harness::under(older.clone(), vec![machine("m", 1, json!({}))]);
+        harness.feed(Input::Bound(Box::new(binding.clone())));
         let told = |name: &str| {
-            desk.controller
+            harness
+                .controller
                 .health(name)
                 .and_then(|health| health.overlapped_by)
         };
@@ -75,18 +84,22 @@ fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
             "{:?}",
             binding.spec.governs
         );
-        let governed = |desk: &Desk, name: &str| {
-            let keys = desk.controller.keys().filter(|(key, _)| &*key.binding == name);
+        let governed = |harness: &Harness, name: &str| {
+            let keys = harness.controller.keys().filter(|(key, _)| &*key.binding == name);
             keys.count()
         };
         let is_without = binding.policies.is_empty();
-        assert_eq!(governed(&desk, "machines"), 1);
-        assert_eq!(governed(&desk, "younger"), usize::from(is_without), "it looks on");
-        desk.feed(Input::Unbound("machines".into()));
+        assert_eq!(governed(&harness, "machines"), 1);
+        assert_eq!(
+            governed(&harness, "younger"),
+            usize::from(is_without),
+            "it looks on"
+        );
+        harness.feed(Input::Unbound("machines".into()));
         // Nothing was listed in the other scope.
         let is_shown = binding.spec.governs == older.spec.governs;
         assert_eq!(
-            governed(&desk, "younger"),
+            governed(&harness, "younger"),
             usize::from(is_shown),
             "it is the only one"
         );
@@ -102,9 +115,9 @@ fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
             (governs.namespace, governs.name) = (namespace.map(str::to_owned), name.map(str::to_owned));
             binding
         };
-        let mut desk = Desk::under(governing(younger(|_| {}), b), vec![]);
-        desk.feed(Input::Bound(Box::new(governing(older.clone(), a))));
-        let told = desk
+        let mut harness = Harness::under(governing(younger(|_| {}), b), vec![]);
+        harness.feed(Input::Bound(Box::new(governing(older.clone(), a))));
+        let told = harness
             .controller
             .health("younger")
             .and_then(|health| health.overlapped_by);
@@ -121,17 +134,20 @@ fn a_binding_that_governs_something_else_or_is_gone_forgets_its_keys_when_their_
         (Input::Bound(Box::new(other)), Some(2)),
         (Input::Unbound("machines".into()), Some(1)),
     ] {
-        let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
-        desk.step_of("n", settled());
+        let mut harness = Harness::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+        harness.step_of("n", settled());
         let is_unbound = matches!(input, Input::Unbound(_));
-        desk.feed(input);
-        assert_eq!((desk.forgotten(), desk.controller.keys().count()), (1, 0));
-        assert_eq!(desk.controller.health("machines").is_none(), is_unbound);
-        assert_eq!(desk.others.contains(&Output::Watch(disks.clone())), !is_unbound);
-        desk.step_of("m", settled());
-        assert_eq!(desk.forgotten(), 2);
+        harness.feed(input);
+        assert_eq!((harness.forgotten(), harness.controller.keys().count()), (1, 0));
+        assert_eq!(harness.controller.health("machines").is_none(), is_unbound);
         assert_eq!(
-            desk.controller.health("machines").map(|health| health.passes),
+            harness.others.contains(&Output::Watch(disks.clone())),
+            !is_unbound
+        );
+        harness.step_of("m", settled());
+        assert_eq!(harness.forgotten(), 2);
+        assert_eq!(
+            harness.controller.health("machines").map(|health| health.passes),
             passes
         );
     }
@@ -143,9 +159,9 @@ fn a_tenant_is_what_stands_at_the_path_that_the_binding_names() {
     binding.spec.tenant = crate::binding::Tenant::Path("spec.team".into());
     binding.spec.limits.passes_per_tenant = 1;
     let of = |name: &str, team: &str| machine(name, 1, json!({"spec": {"team": team}}));
-    let desk = Desk::under(binding, vec![of("a", "x"), of("b", "x"), of("c", "y")]);
-    assert_eq!(desk.steps(), 2);
-    assert_eq!(desk.view("b").map(|view| view.waiting), Some(WaitsFor::Turn));
+    let harness = Harness::under(binding, vec![of("a", "x"), of("b", "x"), of("c", "y")]);
+    assert_eq!(harness.steps(), 2);
+    assert_eq!(harness.view("b").map(|view| view.waiting), Some(WaitsFor::Turn));
 }
 
 #[test]
@@ -166,7 +182,7 @@ fn a_binding_with_another_lifecycle_identity_or_other_grants_enqueues_its_keys_w
     ] {
         let binding = fixture_binding(&[Role::Identity, Role::Lifecycle, Role::Retry]);
         let machines = ["m", "n", "o"].map(|name| machine(name, 1, json!({})));
-        let mut desk = Desk::under(binding.clone(), machines.to_vec());
+        let mut harness = Harness::under(binding.clone(), machines.to_vec());
         let denied = || {
             let Step::Concluded { conclusion, .. } = settled() else {
                 panic!("a conclusion")
@@ -174,57 +190,57 @@ fn a_binding_with_another_lifecycle_identity_or_other_grants_enqueues_its_keys_w
             let verdict = Some(crate::contract::Verdict::Denied);
             Step::Concluded { verdict, conclusion }
         };
-        desk.step_of("m", denied());
-        desk.step_of("n", denied());
+        harness.step_of("m", denied());
+        harness.step_of("n", denied());
         let mut changed = binding;
         change(&mut changed);
-        desk.feed(Input::Bound(Box::new(changed)));
-        let waits = ["m", "n", "o"].map(|name| desk.wait(name));
+        harness.feed(Input::Bound(Box::new(changed)));
+        let waits = ["m", "n", "o"].map(|name| harness.wait(name));
         assert_eq!(waits[0].is_some_and(|wait| wait < 60_000), enqueues);
         assert_eq!(waits[0] != waits[1], enqueues, "not all at once: {waits:?}");
         assert_eq!(waits[2], None, "its pass is under way");
-        desk.step_of("o", denied());
-        assert_eq!(desk.steps(), usize::from(enqueues), "it passes again");
+        harness.step_of("o", denied());
+        assert_eq!(harness.steps(), usize::from(enqueues), "it passes again");
         if enqueues {
-            desk.step_of("o", denied());
+            harness.step_of("o", denied());
         }
-        desk.pass(60_000);
-        assert_eq!(desk.steps(), 2 * usize::from(enqueues));
+        harness.pass(60_000);
+        assert_eq!(harness.steps(), 2 * usize::from(enqueues));
     }
 }
 
 #[test]
 fn the_keys_of_a_changed_binding_are_spread_over_a_minute_and_pass_under_its_new_policy() {
     let machines = (0..20).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
-    let mut desk = Desk::with(machines.collect());
-    desk.steps_on(&[settled()]);
+    let mut harness = Harness::with(machines.collect());
+    harness.steps_on(&[settled()]);
     let mut binding = fixture_binding(&[Role::Lifecycle]);
     let policy = binding.policies.get_mut(&Role::Lifecycle).expect("a policy");
     policy.id = PolicyId("another".into());
-    desk.feed(Input::Bound(Box::new(binding)));
-    assert!(desk.steps() < 3, "not all at once");
-    desk.pass(30_000);
-    let halfway = desk.steps();
+    harness.feed(Input::Bound(Box::new(binding)));
+    assert!(harness.steps() < 3, "not all at once");
+    harness.pass(30_000);
+    let halfway = harness.steps();
     assert!((5..16).contains(&halfway), "{halfway}");
-    desk.pass(30_000);
-    assert_eq!(desk.steps(), 20);
-    desk.steps_on(&[settled()]);
+    harness.pass(30_000);
+    assert_eq!(harness.steps(), 20);
+    harness.steps_on(&[settled()]);
     let is_new = |record: &PassRecord| {
         record.causes.contains(&Cause::Binding) && &*record.roles[0].policy.0 == "another"
     };
-    assert!(desk.records[20..].iter().all(is_new));
+    assert!(harness.records[20..].iter().all(is_new));
 }
 
 #[test]
 fn a_binding_that_comes_back_while_a_pass_is_under_way_runs_no_key_twice() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.feed(Input::Unbound("machines".into()));
-    desk.feed(Input::Bound(Box::new(fixture_binding(&[Role::Lifecycle]))));
-    assert_eq!((desk.steps(), desk.controller.passes_in_flight()), (1, 1));
-    desk.step(settled());
-    assert_eq!(desk.controller.passes_in_flight(), 1, "now it is its turn");
-    desk.step(settled());
-    assert_eq!((desk.steps(), desk.records.len()), (0, 2));
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.feed(Input::Unbound("machines".into()));
+    harness.feed(Input::Bound(Box::new(fixture_binding(&[Role::Lifecycle]))));
+    assert_eq!((harness.steps(), harness.controller.passes_in_flight()), (1, 1));
+    harness.step(settled());
+    assert_eq!(harness.controller.passes_in_flight(), 1, "now it is its turn");
+    harness.step(settled());
+    assert_eq!((harness.steps(), harness.records.len()), (0, 2));
 }
 
 #[test]
@@ -235,20 +251,20 @@ fn a_host_for_some_namespaces_watches_each_of_them_and_governs_nothing_else() {
     let in_second = machine("n", 1, json!({"metadata": {"namespace": "second"}}));
     let elsewhere = machine("x", 1, json!({"metadata": {"namespace": "elsewhere"}}));
 
-    let mut desk = Desk::under(binding.clone(), vec![machine("m", 1, json!({}))]);
+    let mut harness = Harness::under(binding.clone(), vec![machine("m", 1, json!({}))]);
     let namespaces: Vec<_> = scopes.iter().map(|scope| scope.namespace.as_deref()).collect();
     assert_eq!(namespaces, [Some("default"), Some("second")]);
     for scope in &scopes {
-        assert!(desk.others.contains(&Output::Watch(scope.clone())));
+        assert!(harness.others.contains(&Output::Watch(scope.clone())));
     }
-    assert_eq!(desk.steps(), 1, "what one watch shows waits for no other");
-    assert_eq!(desk.controller.unsynced().collect::<Vec<_>>(), ["machines"]);
-    desk.listed(scopes[1].clone(), vec![in_second, elsewhere]);
-    assert_eq!(desk.controller.unsynced().count(), 0);
-    assert_eq!((desk.steps(), desk.controller.keys().count()), (2, 2));
+    assert_eq!(harness.steps(), 1, "what one watch shows waits for no other");
+    assert_eq!(harness.controller.unsynced().collect::<Vec<_>>(), ["machines"]);
+    harness.listed(scopes[1].clone(), vec![in_second, elsewhere]);
+    assert_eq!(harness.controller.unsynced().count(), 0);
+    assert_eq!((harness.steps(), harness.controller.keys().count()), (2, 2));
 
     binding.namespaces = Some(Arc::from(["second".to_owned()]));
-    desk.feed(Input::Bound(Box::new(binding)));
-    let keys = desk.controller.keys();
+    harness.feed(Input::Bound(Box::new(binding)));
+    let keys = harness.controller.keys();
     assert_eq!(keys.map(|(key, _)| &*key.name).collect::<Vec<_>>(), ["n"]);
 }

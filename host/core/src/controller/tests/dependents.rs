@@ -25,68 +25,68 @@ fn what_a_pass_deletes_is_no_news_to_it_and_what_changes_beside_it_is() {
         (vec![held.clone()], vec![held.clone()], false),
         (vec![other], vec![held], true),
     ] {
-        let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-        desk.step(pending(vec![list("a=b")]));
-        desk.listed(maps(), vec![map("one", 2, json!({})), map("two", 3, json!({}))]);
-        desk.step(pending(vec![delete("one")]));
+        let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+        harness.step(pending(vec![list("a=b")]));
+        harness.listed(maps(), vec![map("one", 2, json!({})), map("two", 3, json!({}))]);
+        harness.step(pending(vec![delete("one")]));
         for shown in &shown {
-            desk.shown(maps(), shown.clone());
+            harness.shown(maps(), shown.clone());
         }
-        let (id, _) = desk.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
-        desk.reply(id, Reply::Objects(Ok(left.clone())));
-        desk.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
-        assert_eq!(desk.steps(), usize::from(is_news), "{shown:?} {left:?}");
+        let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
+        harness.reply(id, Reply::Objects(Ok(left.clone())));
+        harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+        assert_eq!(harness.steps(), usize::from(is_news), "{shown:?} {left:?}");
     }
 }
 
 #[test]
 fn several_changes_of_what_a_pass_used_are_one_cause() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(pending(vec![list("a=b")]));
-    desk.listed(maps(), vec![map("one", 2, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(pending(vec![list("a=b")]));
+    harness.listed(maps(), vec![map("one", 2, json!({}))]);
     for version in [3, 4] {
-        desk.shown(
+        harness.shown(
             maps(),
             map("one", version, json!({"data": {"x": version.to_string()}})),
         );
     }
-    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
     let one = map("one", 4, json!({})).reference();
-    assert_eq!(desk.causes(), [Cause::Dependency(Some(one))]);
+    assert_eq!(harness.causes(), [Cause::Dependency(Some(one))]);
 }
 
 #[test]
 fn a_watch_is_open_for_as_long_as_a_conclusion_rests_on_it() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(pending(vec![list("a=b")]));
-    desk.listed(maps(), vec![]);
-    desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
-    desk.pass(700_000);
-    let closed = |desk: &Desk| desk.others.contains(&Output::Unwatch(maps()));
-    assert!(!closed(&desk));
-    desk.shown(primary(), machine("m", 2, json!({"spec": {"x": 1}})));
-    desk.step(conclusion(json!(null), Next::Settled(None), vec![]));
-    desk.pass(590_000);
-    assert!(!closed(&desk), "nobody has used it for less than ten minutes");
-    desk.pass(110_000);
-    assert!(closed(&desk));
-    assert!(!desk.others.contains(&Output::Unwatch(primary())));
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(pending(vec![list("a=b")]));
+    harness.listed(maps(), vec![]);
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    harness.pass(700_000);
+    let closed = |harness: &Harness| harness.others.contains(&Output::Unwatch(maps()));
+    assert!(!closed(&harness));
+    harness.shown(primary(), machine("m", 2, json!({"spec": {"x": 1}})));
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![]));
+    harness.pass(590_000);
+    assert!(!closed(&harness), "nobody has used it for less than ten minutes");
+    harness.pass(110_000);
+    assert!(closed(&harness));
+    assert!(!harness.others.contains(&Output::Unwatch(primary())));
 }
 
 #[test]
 fn of_two_keys_with_the_same_question_one_is_enqueued_after_the_other_stops_asking() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
     let rests = conclusion(json!(null), Next::Settled(None), vec![0]);
-    desk.step_of("m", pending(vec![list("a=b")]));
-    desk.step_of("n", pending(vec![list("a=b")]));
-    desk.listed(maps(), vec![map("one", 2, json!({}))]);
-    desk.step_of("m", rests.clone());
-    desk.step_of("n", rests.clone());
-    desk.shown(primary(), machine("n", 2, json!({"spec": {"x": 1}})));
-    desk.step_of("n", conclusion(json!(null), Next::Settled(None), vec![]));
-    desk.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
-    desk.step_of("m", rests);
-    assert_eq!(desk.steps(), 0, "the other one is left alone");
+    harness.step_of("m", pending(vec![list("a=b")]));
+    harness.step_of("n", pending(vec![list("a=b")]));
+    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.step_of("m", rests.clone());
+    harness.step_of("n", rests.clone());
+    harness.shown(primary(), machine("n", 2, json!({"spec": {"x": 1}})));
+    harness.step_of("n", conclusion(json!(null), Next::Settled(None), vec![]));
+    harness.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
+    harness.step_of("m", rests);
+    assert_eq!(harness.steps(), 0, "the other one is left alone");
 }
 
 #[test]
@@ -98,50 +98,50 @@ fn what_a_pass_writes_of_its_object_may_relate_it_to_what_it_asked_for() {
                 "relation": {"ours": "status.site", "theirs": "metadata.labels.a"}}}]);
             let grants = serde_json::from_value(grants).expect("grants");
             let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
-            let mut desk = Desk::under(binding, vec![machine("m", 1, json!({}))]);
-            desk.step(pending(vec![ask.clone()]));
-            desk.listed(maps(), vec![map("one", 2, json!({}))]);
+            let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
+            harness.step(pending(vec![ask.clone()]));
+            harness.listed(maps(), vec![map("one", 2, json!({}))]);
             let status = json!({"status": {"site": site}});
-            desk.step(conclusion(status.clone(), Next::Settled(None), vec![0]));
-            desk.taken(&machine("m", 3, status));
-            assert_eq!(desk.steps(), usize::from(is_related), "{site} {ask:?}");
+            harness.step(conclusion(status.clone(), Next::Settled(None), vec![0]));
+            harness.accepted(&machine("m", 3, status));
+            assert_eq!(harness.steps(), usize::from(is_related), "{site} {ask:?}");
         }
     }
 }
 
 #[test]
 fn what_this_host_wrote_while_a_watch_could_not_say_enqueues_when_it_lists_again() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
-    desk.step_of("m", pending(vec![list("a=b")]));
-    desk.listed(maps(), vec![map("one", 2, json!({}))]);
-    desk.step_of("m", conclusion(json!(null), Next::Settled(None), vec![0]));
-    desk.step_of("n", pending(vec![delete("one")]));
+    let mut harness = Harness::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    harness.step_of("m", pending(vec![list("a=b")]));
+    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.step_of("m", conclusion(json!(null), Next::Settled(None), vec![0]));
+    harness.step_of("n", pending(vec![delete("one")]));
     let event = WatchEvent::Failed("cut".into());
     let scope = maps();
-    desk.feed(Input::Watched { scope, event });
-    let (id, _) = desk.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
-    desk.reply(id, Reply::Objects(Ok(vec![])));
-    desk.step_of("n", conclusion(json!(null), Next::Settled(None), vec![0]));
-    assert_eq!(desk.steps(), 0, "nobody can say what the list is now");
-    desk.listed(maps(), vec![]);
-    desk.step_of("m", settled());
+    harness.feed(Input::Watched { scope, event });
+    let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
+    harness.reply(id, Reply::Objects(Ok(vec![])));
+    harness.step_of("n", conclusion(json!(null), Next::Settled(None), vec![0]));
+    assert_eq!(harness.steps(), 0, "nobody can say what the list is now");
+    harness.listed(maps(), vec![]);
+    harness.step_of("m", settled());
 }
 
 #[test]
 fn a_question_that_is_cut_leaves_others_to_the_list_that_they_wait_for() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
-    desk.step_of("m", pending(vec![list("a=b")]));
-    desk.pass(3_000);
-    desk.step_of("n", pending(vec![list("a=b")]));
+    let mut harness = Harness::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    harness.step_of("m", pending(vec![list("a=b")]));
+    harness.pass(3_000);
+    harness.step_of("n", pending(vec![list("a=b")]));
     assert!(matches!(
-        desk.view("n").map(|view| view.waiting),
+        harness.view("n").map(|view| view.waiting),
         Some(WaitsFor::Watch(..))
     ));
-    desk.pass(2_000);
-    desk.step_of("m", settled());
-    assert_eq!(desk.steps(), 0);
-    desk.listed(maps(), vec![]);
-    desk.step_of("n", settled());
+    harness.pass(2_000);
+    harness.step_of("m", settled());
+    assert_eq!(harness.steps(), 0);
+    harness.listed(maps(), vec![]);
+    harness.step_of("n", settled());
 }
 
 #[test]
@@ -166,13 +166,13 @@ fn an_answer_changes_by_what_its_grant_relates_and_by_a_refusal_that_ends() {
                 "relation": {"ours": "metadata.name", "theirs": "metadata.labels.a"}}}]);
             let grants = serde_json::from_value(grants).expect("grants");
             let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
-            let mut desk = Desk::under(binding, vec![machine("m", 1, json!({}))]);
-            desk.step(pending(vec![ask.clone()]));
-            desk.listed(maps(), vec![map("one", 2, json!({}))]);
-            desk.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+            let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
+            harness.step(pending(vec![ask.clone()]));
+            harness.listed(maps(), vec![map("one", 2, json!({}))]);
+            harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
             let (scope, event) = (maps(), event.clone());
-            desk.feed(Input::Watched { scope, event });
-            assert_eq!(desk.steps(), steps, "{ask:?}");
+            harness.feed(Input::Watched { scope, event });
+            assert_eq!(harness.steps(), steps, "{ask:?}");
         }
     }
 }
@@ -189,29 +189,33 @@ fn several_locks_that_came_free_are_one_cause() {
     let grants = json!([{"lock": ["*"]}]);
     let grants = serde_json::from_value(grants).expect("grants");
     let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
-    let mut desk = Desk::under(
+    let mut harness = Harness::under(
         binding,
         vec![machine("m", 1, json!({})), machine("n", 1, json!({}))],
     );
-    desk.step_of("m", asks(&["one", "two"]));
-    desk.step_of("n", asks(&["one", "two"]));
-    desk.step_of("n", conclusion(json!(null), Next::Settled(None), vec![0, 1]));
-    desk.step_of("m", settled());
-    assert_eq!(desk.causes(), [Cause::Lock("one".into())]);
+    harness.step_of("m", asks(&["one", "two"]));
+    harness.step_of("n", asks(&["one", "two"]));
+    harness.step_of("n", conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+    harness.step_of("m", settled());
+    assert_eq!(harness.causes(), [Cause::Lock("one".into())]);
 }
 
 #[test]
 fn what_the_last_pass_used_and_a_watch_knows_takes_the_next_one_no_step() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     let used = conclusion(json!(null), Next::Settled(None), vec![0]);
-    desk.step(pending(vec![list("a=b")]));
-    desk.listed(maps(), vec![map("one", 2, json!({}))]);
-    desk.step(used.clone());
+    harness.step(pending(vec![list("a=b")]));
+    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.step(used.clone());
     let changed = map("one", 3, json!({"data": {"x": "2"}}));
-    desk.shown(maps(), changed.clone());
-    desk.step(used);
-    let steps: Vec<u32> = desk.records.iter().map(|record| record.roles[0].steps).collect();
+    harness.shown(maps(), changed.clone());
+    harness.step(used);
+    let steps: Vec<u32> = harness
+        .records
+        .iter()
+        .map(|record| record.roles[0].steps)
+        .collect();
     assert_eq!(steps, [2, 1]);
-    let causes = &desk.records[1].causes;
+    let causes = &harness.records[1].causes;
     assert_eq!(*causes, [Cause::Dependency(Some(changed.reference()))]);
 }

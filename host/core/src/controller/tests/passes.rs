@@ -5,26 +5,26 @@ use crate::reconcile::panicking;
 
 #[test]
 fn health_counts_what_passes_came_to() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(pending(vec![stop()]));
-    let (id, _) = desk.take("act", |call| matches!(call, Call::Cloud(_)));
-    desk.reply(id, Reply::Answer(Ok(json!({}))));
-    desk.step(conclusion(json!(null), Next::After(1_000), vec![0]));
-    desk.pass(1_000);
-    desk.fault();
-    let health = desk.controller.health("machines").expect("it is bound");
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(pending(vec![stop()]));
+    let (id, _) = harness.take("act", |call| matches!(call, Call::Cloud(_)));
+    harness.reply(id, Reply::Answer(Ok(json!({}))));
+    harness.step(conclusion(json!(null), Next::After(1_000), vec![0]));
+    harness.pass(1_000);
+    harness.fault();
+    let health = harness.controller.health("machines").expect("it is bound");
     assert_eq!((health.passes, health.acts, health.faults), (1, 1, 1));
-    let (id, _) = desk.patch();
-    desk.reply(id, Reply::Objects(Ok(vec![machine("m", 2, json!({}))])));
-    desk.pass(1_000);
-    desk.step(conclusion(
+    let (id, _) = harness.patch();
+    harness.reply(id, Reply::Objects(Ok(vec![machine("m", 2, json!({}))])));
+    harness.pass(1_000);
+    harness.step(conclusion(
         json!({"status": {"phase": "x"}}),
         Next::Settled(None),
         vec![],
     ));
-    assert_eq!(desk.view("m").map(|view| view.waiting), Some(WaitsFor::Call));
-    desk.refused(Failure::new(Code::NotFound, "gone"));
-    let health = desk.controller.health("machines").expect("it is bound");
+    assert_eq!(harness.view("m").map(|view| view.waiting), Some(WaitsFor::Call));
+    harness.refused(Failure::new(Code::NotFound, "gone"));
+    let health = harness.controller.health("machines").expect("it is bound");
     assert_eq!((health.passes, health.discarded), (3, 1));
 }
 
@@ -34,8 +34,8 @@ fn a_pass_is_told_why_it_runs() {
     binding.spec.governs.name = Some("m".into());
     binding.spec.governs.namespace = Some("default".into());
     let scope = primary_scopes(&binding).remove(0);
-    let mut desk = Desk::under(binding, vec![]);
-    assert_eq!(desk.causes(), [Cause::Resync], "it is absent");
+    let mut harness = Harness::under(binding, vec![]);
+    assert_eq!(harness.causes(), [Cause::Resync], "it is absent");
     let request = json!({"metadata": {"annotations": {"request.polity.dev/now": "1"}}});
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
     for (version, rest, cause) in [
@@ -49,66 +49,66 @@ fn a_pass_is_told_why_it_runs() {
             Cause::Changed,
         ),
     ] {
-        desk.shown(scope.clone(), machine("m", version, rest));
-        assert_eq!(desk.causes(), [cause], "version {version}");
+        harness.shown(scope.clone(), machine("m", version, rest));
+        assert_eq!(harness.causes(), [cause], "version {version}");
     }
     let event = WatchEvent::Deleted(machine("m", 6, json!({})));
-    desk.feed(Input::Watched { scope, event });
-    assert_eq!(desk.causes(), [Cause::Deleted], "it is gone");
+    harness.feed(Input::Watched { scope, event });
+    assert_eq!(harness.causes(), [Cause::Deleted], "it is gone");
 }
 
 #[test]
 fn a_recording_tells_what_its_policies_noted() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     let mut step = conclusion(json!(null), Next::Settled(None), vec![]);
     if let Step::Concluded { conclusion, .. } = &mut step {
         conclusion.notes = vec!["A-01".into(), "A-02".into()];
     }
-    desk.step(step);
-    assert_eq!(desk.records[0].notes().collect::<Vec<_>>(), ["A-01", "A-02"]);
+    harness.step(step);
+    assert_eq!(harness.records[0].notes().collect::<Vec<_>>(), ["A-01", "A-02"]);
 }
 
 #[test]
 fn the_times_of_a_recording_are_written_in_milliseconds() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(conclusion(json!(null), Next::After(1_500), vec![]));
-    let written = serde_json::to_value(&desk.records[0]).expect("written");
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(conclusion(json!(null), Next::After(1_500), vec![]));
+    let written = serde_json::to_value(&harness.records[0]).expect("written");
     let started = json!({"boot": 1_000_000, "unix": 1_767_226_600_000_u64});
     assert_eq!((&written["started"], &written["wait"]), (&started, &json!(1_500)));
     let read: PassRecord = serde_json::from_value(written).expect("read");
-    assert_eq!(read, desk.records[0]);
+    assert_eq!(read, harness.records[0]);
 }
 
 #[test]
 fn what_the_api_server_did_not_keep_is_not_written_again_by_the_next_pass() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     let wanted = json!({"status": {"phase": "x", "pruned": 1}});
-    desk.step(conclusion(wanted.clone(), Next::After(1_000), vec![]));
-    desk.taken(&machine("m", 2, json!({"status": {"phase": "x"}})));
-    desk.pass(1_000);
-    desk.step(conclusion(wanted, Next::Settled(None), vec![]));
-    assert_eq!(desk.records.len(), 2, "{:?}", desk.calls);
-    let health = desk.controller.health("machines").expect("it is bound");
+    harness.step(conclusion(wanted.clone(), Next::After(1_000), vec![]));
+    harness.accepted(&machine("m", 2, json!({"status": {"phase": "x"}})));
+    harness.pass(1_000);
+    harness.step(conclusion(wanted, Next::Settled(None), vec![]));
+    assert_eq!(harness.records.len(), 2, "{:?}", harness.calls);
+    let health = harness.controller.health("machines").expect("it is bound");
     assert!(health.not_kept.contains_key("status.pruned"));
 }
 
 #[test]
 fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    desk.step(pending(vec![Request::Act(Act::Cloud(CloudAct {
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(pending(vec![Request::Act(Act::Cloud(CloudAct {
         operation: "vm.clone".into(),
         arguments: "{}".into(),
         intent: Some("m".into()),
     }))]));
-    let (id, _) = desk.take("read", |call| matches!(call, Call::Prepare(_)));
-    desk.reply(id, Reply::Prepared(Ok(crate::reconcile::fixture::ready())));
-    let (_, patch) = desk.patch();
+    let (id, _) = harness.take("read", |call| matches!(call, Call::Prepare(_)));
+    harness.reply(id, Reply::Prepared(Ok(crate::reconcile::fixture::ready())));
+    let (_, patch) = harness.patch();
     // The write of the entry is not answered. The watch shows that the entry was written.
-    desk.pass(5_000);
-    assert!(matches!(desk.records[0].outcome, Outcome::Discarded(_)));
-    desk.shown(primary(), machine("m", 2, json!({"status": patch["status"]})));
-    desk.pass(1_000);
-    let (_, call) = desk.take("step", |call| !matches!(call, Call::Lease(_)));
+    harness.pass(5_000);
+    assert!(matches!(harness.records[0].outcome, Outcome::Discarded(_)));
+    harness.shown(primary(), machine("m", 2, json!({"status": patch["status"]})));
+    harness.pass(1_000);
+    let (_, call) = harness.take("step", |call| !matches!(call, Call::Lease(_)));
     let Call::Step { pass, .. } = call else {
         panic!("{call:?}")
     };
@@ -116,9 +116,9 @@ fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
 }
 
 /// The handler of the next event of this object's pass panics.
-fn let_panic(desk: &mut Desk, name: &str) {
+fn let_panic(harness: &mut Harness, name: &str) {
     let of_it = |(_, running): &&mut (Phase, Box<Running>)| &*running.frame.key.name == name;
-    let pass = desk.controller.passes.values_mut().find(of_it);
+    let pass = harness.controller.passes.values_mut().find(of_it);
     pass.expect("a pass is under way").0 = panicking();
 }
 
@@ -128,78 +128,78 @@ fn answered() -> Reply {
 
 #[test]
 fn a_panic_in_a_handler_costs_its_pass_and_no_other() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
     let question = Question::Lock("one".into());
     let lock = Request::Ask(Ask { round: 0, question });
     let Request::Ask(get) = get() else {
         panic!("a question")
     };
     let asks = [0, 1].map(|round| Request::Ask(Ask { round, ..get.clone() }));
-    desk.step_of("m", pending([&[lock.clone()], &asks[..]].concat()));
-    assert_eq!(desk.cloud_calls(), 2);
-    let_panic(&mut desk, "m");
-    let (id, _) = desk.take("call of a cloud", |call| matches!(call, Call::Cloud(_)));
-    desk.reply(id, answered());
+    harness.step_of("m", pending([&[lock.clone()], &asks[..]].concat()));
+    assert_eq!(harness.cloud_calls(), 2);
+    let_panic(&mut harness, "m");
+    let (id, _) = harness.take("call of a cloud", |call| matches!(call, Call::Cloud(_)));
+    harness.reply(id, answered());
     assert_eq!(
-        desk.cloud_calls(),
+        harness.cloud_calls(),
         0,
         "nobody waits for the other answer any more"
     );
-    let (id, patch) = desk.patch();
+    let (id, patch) = harness.patch();
     let condition = &patch["status"]["conditions"][0];
     assert_eq!(condition["type"], "polity.dev/HostDefect");
     let said = condition["message"].as_str().unwrap_or_default();
     assert!(said.starts_with("a panic: index out of bounds"), "{said}");
     let told = machine("m", 2, json!({"status": patch["status"]}));
-    desk.reply(id, Reply::Objects(Ok(vec![told])));
-    assert!(matches!(&desk.records[0].outcome, Outcome::Bug(what) if what == said));
-    let health = desk.controller.health("machines").expect("it is bound");
+    harness.reply(id, Reply::Objects(Ok(vec![told])));
+    assert!(matches!(&harness.records[0].outcome, Outcome::Bug(what) if what == said));
+    let health = harness.controller.health("machines").expect("it is bound");
     assert_eq!(health.faults, 0, "no policy is blamed");
 
-    desk.step_of("n", pending(vec![lock]));
-    let (id, call) = desk.take("step", |call| matches!(call, Call::Step { .. }));
+    harness.step_of("n", pending(vec![lock]));
+    let (id, call) = harness.take("step", |call| matches!(call, Call::Step { .. }));
     let Call::Step { pass, .. } = call else {
         panic!("{call:?}")
     };
     assert_eq!(pass.journal[0].answer, Ok("\"held\"".into()));
     let outcome = Ok(conclusion(json!(null), Next::Settled(None), vec![0]));
-    desk.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
-    assert_eq!(desk.records[1].outcome, Outcome::Published);
+    harness.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+    assert_eq!(harness.records[1].outcome, Outcome::Published);
 
-    assert!(desk.wait("m").is_some_and(|wait| wait <= 1_000));
-    desk.pass(1_000);
-    desk.step_of("m", settled());
-    desk.taken(&machine("m", 3, json!({})));
-    assert_eq!(desk.records[2].outcome, Outcome::Published);
+    assert!(harness.wait("m").is_some_and(|wait| wait <= 1_000));
+    harness.pass(1_000);
+    harness.step_of("m", settled());
+    harness.accepted(&machine("m", 3, json!({})));
+    assert_eq!(harness.records[2].outcome, Outcome::Published);
 }
 
 #[test]
 fn a_second_panic_ends_its_pass_at_once_and_the_key_is_tried_again() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    let_panic(&mut desk, "m");
-    let (id, _) = desk.take("step", |call| matches!(call, Call::Step { .. }));
-    desk.reply(id, answered());
-    let (id, _) = desk.patch();
-    let_panic(&mut desk, "m");
-    desk.reply(id, answered());
-    assert!(matches!(desk.records[0].outcome, Outcome::Bug(_)));
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    let_panic(&mut harness, "m");
+    let (id, _) = harness.take("step", |call| matches!(call, Call::Step { .. }));
+    harness.reply(id, answered());
+    let (id, _) = harness.patch();
+    let_panic(&mut harness, "m");
+    harness.reply(id, answered());
+    assert!(matches!(harness.records[0].outcome, Outcome::Bug(_)));
     let is_write = |call: &Call| matches!(call, Call::Write(_));
-    assert!(!desk.calls.iter().any(|(_, call)| is_write(call)));
-    assert!(desk.wait("m").is_some_and(|wait| wait <= 1_000));
-    desk.pass(1_000);
-    desk.step(settled());
-    assert_eq!(desk.records[1].outcome, Outcome::Published);
+    assert!(!harness.calls.iter().any(|(_, call)| is_write(call)));
+    assert!(harness.wait("m").is_some_and(|wait| wait <= 1_000));
+    harness.pass(1_000);
+    harness.step(settled());
+    assert_eq!(harness.records[1].outcome, Outcome::Published);
 }
 
 /// The wait of `n`, which had to wait for 10 s when `m` faulted.
 fn wait_beside_a_fault(guards: Guards) -> Option<u64> {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
-    desk.controller.guards = guards;
-    desk.step_of("n", conclusion(json!(null), Next::After(10_000), vec![]));
-    desk.fault();
-    desk.refused(Failure::new(Code::PermissionDenied, "forbidden"));
-    assert_eq!(desk.records[1].outcome, Outcome::Faulted);
-    desk.wait("n")
+    let mut harness = Harness::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    harness.controller.guards = guards;
+    harness.step_of("n", conclusion(json!(null), Next::After(10_000), vec![]));
+    harness.fault();
+    harness.refused(Failure::new(Code::PermissionDenied, "forbidden"));
+    assert_eq!(harness.records[1].outcome, Outcome::Faulted);
+    harness.wait("n")
 }
 
 #[test]
@@ -213,125 +213,126 @@ fn a_guard_that_is_taken_away_guards_nothing() {
     let delayed = wait_beside_a_fault(Guards::without(Guard::FaultsDelayNoOther));
     assert_eq!(delayed, Some(70_000));
     let machines = (0..40).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
-    let mut desk = Desk::with(machines.collect());
-    desk.controller
+    let mut harness = Harness::with(machines.collect());
+    harness
+        .controller
         .set_guards(Guards::without(Guard::RoomsAreBounded));
-    while desk.steps() > 0 {
-        desk.step(says("Started"));
+    while harness.steps() > 0 {
+        harness.step(says("Started"));
     }
-    assert_eq!(desk.events(), 40);
+    assert_eq!(harness.events(), 40);
 }
 
 #[test]
 fn a_key_whose_time_comes_while_its_watch_cannot_say_passes_when_it_can() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
-    desk.step_of("n", settled());
-    desk.step(conclusion(json!(null), Next::After(1_000), vec![]));
+    let mut harness = Harness::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
+    harness.step_of("n", settled());
+    harness.step(conclusion(json!(null), Next::After(1_000), vec![]));
     let event = WatchEvent::Failed("cut".into());
     let scope = primary();
-    desk.feed(Input::Watched { scope, event });
-    desk.pass(2_000);
-    assert_eq!(desk.steps(), 0);
-    desk.listed(
+    harness.feed(Input::Watched { scope, event });
+    harness.pass(2_000);
+    assert_eq!(harness.steps(), 0);
+    harness.listed(
         primary(),
         vec![machine("m", 1, json!({})), machine("n", 1, json!({}))],
     );
-    assert!(desk.causes().contains(&Cause::Due));
-    assert_eq!(desk.steps(), 0, "of the others nothing is new");
+    assert!(harness.causes().contains(&Cause::Due));
+    assert_eq!(harness.steps(), 0, "of the others nothing is new");
 }
 
 #[test]
 fn what_changes_of_an_object_during_its_pass_is_looked_at_afterwards_and_what_the_pass_wrote_is_not() {
     let status = json!({"status": {"phase": "x"}});
     for theirs in [None, Some(json!({"status": {"phase": "x"}, "spec": {"x": 1}}))] {
-        let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-        desk.step(conclusion(status.clone(), Next::Settled(None), vec![]));
+        let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+        harness.step(conclusion(status.clone(), Next::Settled(None), vec![]));
         // The watch shows the write before it is answered.
-        desk.shown(primary(), machine("m", 2, status.clone()));
+        harness.shown(primary(), machine("m", 2, status.clone()));
         if let Some(theirs) = &theirs {
-            desk.shown(primary(), machine("m", 3, theirs.clone()));
+            harness.shown(primary(), machine("m", 3, theirs.clone()));
         }
-        assert_eq!(desk.steps(), 0, "one pass at a time");
-        desk.taken(&machine("m", 2, status.clone()));
-        assert_eq!(desk.steps(), usize::from(theirs.is_some()));
+        assert_eq!(harness.steps(), 0, "one pass at a time");
+        harness.accepted(&machine("m", 2, status.clone()));
+        assert_eq!(harness.steps(), usize::from(theirs.is_some()));
     }
 }
 
 #[test]
 fn an_object_that_is_made_anew_while_a_pass_of_the_old_one_is_under_way_waits_for_its_end() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     let event = WatchEvent::Deleted(machine("m", 2, json!({})));
     let scope = primary();
-    desk.feed(Input::Watched { scope, event });
-    desk.shown(
+    harness.feed(Input::Watched { scope, event });
+    harness.shown(
         primary(),
         machine("m", 3, json!({"metadata": {"uid": "another"}})),
     );
-    assert_eq!((desk.steps(), desk.controller.keys().count()), (1, 1));
-    desk.step(settled());
-    assert_eq!(desk.steps(), 1);
+    assert_eq!((harness.steps(), harness.controller.keys().count()), (1, 1));
+    harness.step(settled());
+    assert_eq!(harness.steps(), 1);
     assert_eq!(
-        desk.causes(),
+        harness.causes(),
         [Cause::Changed],
         "there is another one of this name"
     );
-    assert_eq!(desk.forgotten(), 0);
+    assert_eq!(harness.forgotten(), 0);
 }
 
 #[test]
 fn a_stale_object_that_is_gone_is_forgotten() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
-    desk.step(pending(vec![stop()]));
-    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
-    desk.pass(1_000);
-    let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
-    desk.reply(id, Reply::Objects(Err(Failure::new(Code::NotFound, "gone"))));
-    assert_eq!((desk.steps(), desk.forgotten()), (0, 1));
+    let mut harness = Harness::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    harness.step(pending(vec![stop()]));
+    harness.refused(Failure::new(Code::Aborted, "the object has another version"));
+    harness.pass(1_000);
+    let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+    harness.reply(id, Reply::Objects(Err(Failure::new(Code::NotFound, "gone"))));
+    assert_eq!((harness.steps(), harness.forgotten()), (0, 1));
 }
 
 #[test]
 fn a_stale_object_that_another_one_replaced_leaves_the_pass_to_its_successor() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
-    desk.step(pending(vec![stop()]));
-    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
-    desk.pass(1_000);
-    let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+    let mut harness = Harness::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    harness.step(pending(vec![stop()]));
+    harness.refused(Failure::new(Code::Aborted, "the object has another version"));
+    harness.pass(1_000);
+    let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
     let successor = machine("m", 7, json!({"metadata": {"uid": "of a successor"}}));
-    desk.reply(id, Reply::Objects(Ok(vec![successor])));
-    let (_, call) = desk.take("step", |call| matches!(call, Call::Step { .. }));
+    harness.reply(id, Reply::Objects(Ok(vec![successor])));
+    let (_, call) = harness.take("step", |call| matches!(call, Call::Step { .. }));
     let Call::Step { pass, .. } = call else {
         panic!("{call:?}")
     };
     let is_successor = |object: &crate::contract::Json| object.contains("of a successor");
     assert!(pass.object.as_ref().is_some_and(is_successor));
-    assert_eq!((desk.steps(), desk.controller.keys().count()), (0, 1));
+    assert_eq!((harness.steps(), harness.controller.keys().count()), (0, 1));
 }
 
 #[test]
 fn a_read_of_a_stale_object_that_nobody_answers_is_cut_and_comes_again() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
-    desk.step(pending(vec![stop()]));
-    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
-    desk.pass(1_000);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    harness.step(pending(vec![stop()]));
+    harness.refused(Failure::new(Code::Aborted, "the object has another version"));
+    harness.pass(1_000);
     let is_read = |call: &Call| matches!(call, Call::Read(_));
-    assert!(desk.calls.iter().any(|(_, call)| is_read(call)));
-    desk.pass(4_300);
-    assert!(!desk.calls.iter().any(|(_, call)| is_read(call)), "it is cut");
-    assert_eq!(desk.steps(), 0);
-    desk.pass(1_000);
-    let (id, _) = desk.take("read", is_read);
-    desk.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
-    assert_eq!(desk.steps(), 1);
+    assert!(harness.calls.iter().any(|(_, call)| is_read(call)));
+    harness.pass(4_300);
+    assert!(!harness.calls.iter().any(|(_, call)| is_read(call)), "it is cut");
+    assert_eq!(harness.steps(), 0);
+    harness.pass(1_000);
+    let (id, _) = harness.take("read", is_read);
+    harness.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
+    assert_eq!(harness.steps(), 1);
 }
 
 #[test]
 fn a_late_read_of_an_object_that_has_become_stale_again_since_is_not_taken_for_the_one_that_is_waited_for() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
-    desk.step(pending(vec![stop()]));
-    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
-    desk.pass(1_000);
-    let (late, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
-    desk.shown(
+    let mut harness = Harness::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
+    harness.step(pending(vec![stop()]));
+    harness.refused(Failure::new(Code::Aborted, "the object has another version"));
+    harness.pass(1_000);
+    let (late, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+    harness.shown(
         primary(),
         machine(
             "m",
@@ -339,14 +340,14 @@ fn a_late_read_of_an_object_that_has_become_stale_again_since_is_not_taken_for_t
             json!({"metadata": {"finalizers": []}, "status": {"news": 1}}),
         ),
     );
-    desk.step(pending(vec![stop()]));
-    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
-    desk.pass(1_000);
-    let (read, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
-    desk.reply(late, Reply::Objects(Ok(vec![machine("m", 4, json!({}))])));
-    assert_eq!(desk.steps(), 0, "it is stale");
-    desk.reply(read, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
-    assert_eq!(desk.steps(), 1);
+    harness.step(pending(vec![stop()]));
+    harness.refused(Failure::new(Code::Aborted, "the object has another version"));
+    harness.pass(1_000);
+    let (read, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+    harness.reply(late, Reply::Objects(Ok(vec![machine("m", 4, json!({}))])));
+    assert_eq!(harness.steps(), 0, "it is stale");
+    harness.reply(read, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
+    assert_eq!(harness.steps(), 1);
 }
 
 #[test]
@@ -355,54 +356,54 @@ fn a_binding_that_names_one_object_gets_passes_while_it_is_absent() {
     let governs = &mut binding.spec.governs;
     (governs.namespace, governs.name) = (Some("default".into()), Some("m".into()));
     let scope = primary_scopes(&binding).remove(0);
-    let mut desk = Desk::under(binding, vec![]);
-    desk.step(settled());
-    desk.shown(scope.clone(), machine("m", 1, json!({})));
-    desk.step(settled());
+    let mut harness = Harness::under(binding, vec![]);
+    harness.step(settled());
+    harness.shown(scope.clone(), machine("m", 1, json!({})));
+    harness.step(settled());
     let event = WatchEvent::Deleted(machine("m", 2, json!({})));
-    desk.feed(Input::Watched { scope, event });
-    desk.step(settled());
-    let is_there = desk.records.iter().map(|record| record.object.is_some());
+    harness.feed(Input::Watched { scope, event });
+    harness.step(settled());
+    let is_there = harness.records.iter().map(|record| record.object.is_some());
     assert_eq!(is_there.collect::<Vec<_>>(), [false, true, false]);
 }
 
 #[test]
 fn of_an_object_that_is_gone_nothing_is_remembered_once_its_pass_has_ended() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     let event = WatchEvent::Deleted(machine("m", 2, json!({})));
     let scope = primary();
-    desk.feed(Input::Watched { scope, event });
+    harness.feed(Input::Watched { scope, event });
     assert_eq!(
-        (desk.forgotten(), desk.records.len()),
+        (harness.forgotten(), harness.records.len()),
         (0, 0),
         "its pass is under way"
     );
-    desk.step(settled());
-    assert_eq!(desk.records.len(), 1);
-    let forgotten = Output::Forgotten(desk.records[0].key.clone());
-    assert!(desk.others.contains(&forgotten), "{:?}", desk.others);
+    harness.step(settled());
+    assert_eq!(harness.records.len(), 1);
+    let forgotten = Output::Forgotten(harness.records[0].key.clone());
+    assert!(harness.others.contains(&forgotten), "{:?}", harness.others);
 }
 
 #[test]
 fn a_discarded_pass_waits_for_its_next_try_and_loses_no_change() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     let seen = |value: &str| conclusion(json!({"status": {"seen": value}}), Next::Settled(None), vec![0]);
-    desk.step(pending(vec![list("a=b")]));
-    desk.listed(maps(), vec![map("one", 2, json!({}))]);
-    desk.step(seen("1"));
-    desk.taken(&machine("m", 3, json!({"status": {"seen": "1"}})));
-    desk.shown(maps(), map("one", 4, json!({"data": {"x": "2"}})));
-    desk.step(seen("2"));
+    harness.step(pending(vec![list("a=b")]));
+    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.step(seen("1"));
+    harness.accepted(&machine("m", 3, json!({"status": {"seen": "1"}})));
+    harness.shown(maps(), map("one", 4, json!({"data": {"x": "2"}})));
+    harness.step(seen("2"));
     // Another writer wrote the same value, and no watch has shown it yet.
-    desk.refused(Failure::new(Code::Aborted, "the object has another version"));
-    let (id, _) = desk.take("read", |call| matches!(call, Call::Read(_)));
+    harness.refused(Failure::new(Code::Aborted, "the object has another version"));
+    let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
     let theirs = machine("m", 5, json!({"status": {"seen": "x"}}));
-    desk.reply(id, Reply::Objects(Ok(vec![theirs])));
-    assert!(matches!(desk.records[1].outcome, Outcome::Discarded(_)));
-    assert_eq!(desk.steps(), 0, "not again at once");
-    desk.pass(1_000);
-    desk.step(seen("2"));
-    desk.taken(&machine("m", 6, json!({"status": {"seen": "2"}})));
-    assert_eq!(desk.records[2].outcome, Outcome::Published);
-    assert_eq!(desk.records.len(), 3);
+    harness.reply(id, Reply::Objects(Ok(vec![theirs])));
+    assert!(matches!(harness.records[1].outcome, Outcome::Discarded(_)));
+    assert_eq!(harness.steps(), 0, "not again at once");
+    harness.pass(1_000);
+    harness.step(seen("2"));
+    harness.accepted(&machine("m", 6, json!({"status": {"seen": "2"}})));
+    assert_eq!(harness.records[2].outcome, Outcome::Published);
+    assert_eq!(harness.records.len(), 3);
 }

@@ -9,22 +9,22 @@ fn one_tenant_cannot_starve_another() {
     };
     let big = (0..200).map(|n| of("big", &format!("big-{n}"), n + 1));
     let machines: Vec<Object> = big.chain([of("small", "small", 201)]).collect();
-    let mut desk = Desk::with(machines);
+    let mut harness = Harness::with(machines);
     // The large tenant has the most passes in flight that it may have.
-    assert_eq!(desk.controller.passes_in_flight(), 65);
+    assert_eq!(harness.controller.passes_in_flight(), 65);
     let steps = [pending(vec![get()]), settled()];
-    desk.steps_on(&steps);
+    harness.steps_on(&steps);
     let is_small = |record: &PassRecord| &*record.key.name == "small";
     for _ in 0..65 {
-        if !desk.records.iter().any(is_small) {
-            desk.cloud_answers();
-            desk.steps_on(&steps);
+        if !harness.records.iter().any(is_small) {
+            harness.cloud_answers();
+            harness.steps_on(&steps);
         }
     }
     assert!(
-        desk.records.iter().any(is_small),
+        harness.records.iter().any(is_small),
         "after {} others",
-        desk.records.len()
+        harness.records.len()
     );
 }
 
@@ -40,10 +40,10 @@ fn a_binding_that_allows_few_passes_holds_no_other_binding_back() {
             .map(|name| machine(name, 1, json!({"kind": kind})))
             .to_vec()
     };
-    let mut desk = Desk::under(narrow, all("Machine"));
-    desk.feed(Input::Bound(Box::new(wide)));
-    desk.listed(disks, all("Disk"));
-    assert_eq!(desk.controller.passes_in_flight(), 4);
+    let mut harness = Harness::under(narrow, all("Machine"));
+    harness.feed(Input::Bound(Box::new(wide)));
+    harness.listed(disks, all("Disk"));
+    assert_eq!(harness.controller.passes_in_flight(), 4);
 }
 
 #[test]
@@ -51,46 +51,46 @@ fn acts_and_asks_share_the_room_of_their_cloud() {
     let mut binding = fixture_binding(&[Role::Lifecycle]);
     binding.spec.limits.cloud_calls = 2;
     let machines = ["a", "b", "c", "d", "e"].map(|name| machine(name, 1, json!({})));
-    let mut desk = Desk::under(binding, machines.to_vec());
+    let mut harness = Harness::under(binding, machines.to_vec());
     let steps = [
         pending(vec![get()]),
         pending(vec![stop()]),
         conclusion(json!(null), Next::Settled(None), vec![0, 1]),
     ];
-    desk.steps_on(&steps);
+    harness.steps_on(&steps);
     let mut answered = 0;
-    while desk.cloud_calls() > 0 {
-        assert!(desk.cloud_calls() <= 2, "{:?}", desk.calls);
-        desk.cloud_answers();
-        desk.steps_on(&steps);
+    while harness.cloud_calls() > 0 {
+        assert!(harness.cloud_calls() <= 2, "{:?}", harness.calls);
+        harness.cloud_answers();
+        harness.steps_on(&steps);
         answered += 1;
     }
-    assert_eq!((answered, desk.records.len()), (10, 5));
-    let health = desk.controller.health("machines").expect("it is bound");
+    assert_eq!((answered, harness.records.len()), (10, 5));
+    let health = harness.controller.health("machines").expect("it is bound");
     assert_eq!(health.acts, 5);
 }
 
 #[test]
 fn a_key_that_passes_too_often_is_slowed_and_says_so() {
-    let mut desk = Desk::with(vec![machine("m", 1, json!({}))]);
-    let end = desk.now.boot + ms(30_000);
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    let end = harness.now.boot + ms(30_000);
     let mut said = BTreeSet::new();
     let is_patch = |(_, call): &(CallId, Call)| matches!(call, Call::Write(Write::Patch { .. }));
     for version in 2.. {
-        desk.steps_on(&[conclusion(json!(null), Next::After(0), vec![])]);
-        if desk.calls.iter().any(is_patch) {
-            let (id, patch) = desk.patch();
+        harness.steps_on(&[conclusion(json!(null), Next::After(0), vec![])]);
+        if harness.calls.iter().any(is_patch) {
+            let (id, patch) = harness.patch();
             let first = &patch["status"]["conditions"][0]["type"];
             said.extend(first.as_str().map(str::to_owned));
             let stands = machine("m", version, json!({"status": patch["status"]}));
-            desk.reply(id, Reply::Objects(Ok(vec![stands])));
-        } else if desk.now.boot >= end {
+            harness.reply(id, Reply::Objects(Ok(vec![stands])));
+        } else if harness.now.boot >= end {
             break;
         } else {
-            desk.pass(10);
+            harness.pass(10);
         }
     }
-    let passes = desk.records.len();
+    let passes = harness.records.len();
     assert!(
         (45..=52).contains(&passes),
         "a burst of 20 and one a second: {passes}"
