@@ -190,18 +190,18 @@ mod tests {
 
     #[test]
     fn a_bound_is_reached_by_its_last_byte() {
-        for (of_line, of_others, may) in [
+        for (of_queue, of_others, may) in [
             (TENANT_QUEUE - 1, 0, true),
             (TENANT_QUEUE, 0, false),
             (SMALL, HOST - SMALL - 1, true),
             (SMALL, HOST - SMALL, false),
             (SMALL - 1, HOST, true),
         ] {
-            let journals = journals(&[("a", 1, of_others), ("b", 2, of_line), ("b", 3, 0)]);
+            let journals = journals(&[("a", 1, of_others), ("b", 2, of_queue), ("b", 3, 0)]);
             assert_eq!(
                 journals.may_hold_more("b", PassId(3)),
                 may,
-                "{of_line} {of_others}"
+                "{of_queue} {of_others}"
             );
         }
     }

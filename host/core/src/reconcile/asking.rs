@@ -52,7 +52,7 @@ enum AskState {
     Listing(Scope),
     /// The question waits until it may be answered from the cache or by a list. These questions are answered one
     /// after another.
-    InLine(Box<Look>),
+    Queued(Box<Look>),
     /// A call reads the answer.
     Reading,
     /// A thread renders the list.
@@ -123,7 +123,7 @@ impl Asking {
             PhaseEvent::Opened => self
                 .asks
                 .iter()
-                .any(|ask| matches!(ask.state, AskState::InLine(_))),
+                .any(|ask| matches!(ask.state, AskState::Queued(_))),
         }
     }
 
@@ -201,13 +201,13 @@ impl Asking {
             return false;
         }
         for slot in 0..self.asks.len() {
-            if !matches!(self.asks[slot].state, AskState::InLine(_)) {
+            if !matches!(self.asks[slot].state, AskState::Queued(_)) {
                 continue;
             }
             if !context.may_hold_more() {
                 return true;
             }
-            let AskState::InLine(look) = std::mem::replace(&mut self.asks[slot].state, AskState::Due) else {
+            let AskState::Queued(look) = std::mem::replace(&mut self.asks[slot].state, AskState::Due) else {
                 continue;
             };
             match look.answer(slot, self.room_for_list(context), context) {
@@ -378,7 +378,7 @@ impl Look {
                 context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
                 AskState::Reading
             }
-            _ => AskState::InLine(Box::new(self)),
+            _ => AskState::Queued(Box::new(self)),
         }
     }
 
