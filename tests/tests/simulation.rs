@@ -510,6 +510,44 @@ fn a_room_without_bounds_is_overfilled() {
 }
 
 #[test]
+fn a_retry_that_anything_ends_is_ended_by_nothing_new() {
+    guard(
+        Guard::OnlyNewsEndsARetry,
+        |scenario| {
+            of_guests(scenario);
+            // Whoever waits because its cloud fails is written to by somebody else meanwhile.
+            let guests = scenario.actions.iter().filter_map(|(at, action)| match action {
+                Action::Create(place) if place.0 == "Guest" => Some((*at, place.clone())),
+                _ => None,
+            });
+            let noise = guests.flat_map(|(at, place)| {
+                let moments = (1..20).map(move |nth| at + nth * 1_500);
+                moments.map(move |at| (at, Action::Label(place.clone())))
+            });
+            let noise: Vec<_> = noise.filter(|(at, _)| *at < scenario.quiet_at).collect();
+            scenario.actions.extend(noise);
+            scenario.actions.sort_by_key(|(at, _)| *at);
+            scenario.cloud.faults = vec![FaultRule {
+                until: Some(Millis(scenario.quiet_at)),
+                probability: Some(0.6),
+                ..FaultRule::new("machine.*", Trouble::LoseRequest)
+            }];
+        },
+        &[Rule::Heartbeat],
+    );
+}
+
+#[test]
+fn a_wait_that_does_not_last_its_time_makes_keys_early() {
+    guard(Guard::WaitsLastTheirTime, of_natives, &[Rule::Early]);
+}
+
+#[test]
+fn without_its_finalizer_an_object_is_acted_for_that_nothing_holds() {
+    guard(Guard::FinalizersComeFirst, of_guests, &[Rule::Finalizer]);
+}
+
+#[test]
 fn a_stale_key_that_is_not_read_first_tries_in_vain() {
     guard(Guard::StaleKeysReadFirst, of_natives, &[Rule::Hopeless]);
 }

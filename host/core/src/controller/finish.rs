@@ -108,8 +108,11 @@ impl Controller {
         if let Some(wait) = wait {
             // A policy may return any number. The addition saturates, so a huge wait becomes a timer that is never
             // due.
-            let at = self.now.boot + wait;
-            self.queue.push_at(at, frame.key.clone());
+            let until = match self.guards.stand(Guard::WaitsLastTheirTime) {
+                true => wait,
+                false => wait / 2,
+            };
+            self.queue.push_at(self.now.boot + until, frame.key.clone());
         }
         wait
     }

@@ -38,6 +38,9 @@ pub enum Guard {
     LocksLastUntilPublished,
     RoomsAreBounded,
     StaleKeysReadFirst,
+    OnlyNewsEndsARetry,
+    WaitsLastTheirTime,
+    FinalizersComeFirst,
     Prefetch,
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::cache::Change;
 use super::keys::{KeyState, Waiting};
 use super::rate_limit::Bucket;
-use super::{Controller, Guard, Output};
+use super::{Controller, Guard, Guards, Output};
 use crate::binding::{Binding, Tenant};
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Cause, Role};
@@ -216,7 +216,7 @@ impl Controller {
         if state.causes.contains(&Cause::Binding) || state.causes.contains(&Cause::Resync) {
             return self.enqueue(key, Cause::Resync);
         }
-        if is_news(state, now.as_ref()) {
+        if is_news(state, now.as_ref(), self.guards) {
             let cause = cause_of(state, now.as_ref());
             return self.enqueue(key, cause);
         }
@@ -307,7 +307,7 @@ impl Controller {
             }
             match &change.after {
                 None if binding.spec.governs.name.is_none() => self.forget(&key),
-                after if is_news(state, after.as_ref()) => {
+                after if is_news(state, after.as_ref(), self.guards) => {
                     let cause = cause_of(state, after.as_ref());
                     self.enqueue(&key, cause);
                 }
@@ -340,8 +340,12 @@ impl Controller {
 }
 
 /// Whether the primary differs from the one that the last pass saw. The key's wait decides which differences count.
-fn is_news(state: &KeyState, now: Option<&Object>) -> bool {
-    match (&state.seen, now, state.waiting) {
+fn is_news(state: &KeyState, now: Option<&Object>, guards: Guards) -> bool {
+    let waiting = match guards.stand(Guard::OnlyNewsEndsARetry) {
+        true => state.waiting,
+        false => Waiting::ForAnyChange,
+    };
+    match (&state.seen, now, waiting) {
         (None, None, _) => false,
         (Some(seen), Some(now), Waiting::ForAnyChange) => {
             seen.version() != now.version() && !seen.says_the_same(now)

@@ -234,9 +234,8 @@ impl Acting {
 
     /// Writes the finalizer first, if the lifecycle policy names one and the object lacks it.
     fn add_finalizer(self, context: &mut Context<'_>) -> Flow {
-        let lacks_it = |object: &Object, finalizer: &str| {
-            self.unanswered().is_some() && !object.has_finalizer(finalizer)
-        };
+        let may_act = self.unanswered().is_some() && context.is_guarded(Guard::FinalizersComeFirst);
+        let lacks_it = |object: &Object, finalizer: &str| may_act && !object.has_finalizer(finalizer);
         let (current, finalizer) = match (context.work.current.clone(), context.frame.finalizer()) {
             (Some(current), Some(finalizer)) if lacks_it(&current, finalizer) => (current, finalizer),
             _ => return self.enter(ActStep::WriteAhead(Gate::Due)),
