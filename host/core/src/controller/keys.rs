@@ -213,6 +213,7 @@ impl Controller {
         unsynced: &BTreeSet<&str>,
         waiting: &BTreeMap<PassId, &Room>,
     ) -> WaitsFor {
+        // A pass may wait for several things at once. A watch or a room says more than that some answer is missing.
         if let Some((phase, running)) = state.running.and_then(|pass| self.passes.get(&pass)) {
             return match (phase.awaited(), waiting.get(&running.frame.id)) {
                 (Awaited::Watch(scope), _) => self.watch(scope),
@@ -236,6 +237,7 @@ impl Controller {
             }
         }
         match (self.queue.deadline(key), state.busy.last()) {
+            // Without the lease no timer is served and no pass starts, whatever else the key waits for.
             _ if !self.is_holder() => WaitsFor::Lease,
             _ if state.freshness.is_reading() => WaitsFor::Refresh,
             _ if self.queue.is_queued(key) => WaitsFor::Turn,

@@ -39,6 +39,7 @@ impl Controller {
         if let Some(old) = &old
             && primary_scopes(old) != scopes
         {
+            // It governs other objects now. Objects that it governed before, too, get new keys.
             self.drop_keys(&name);
         }
         for scope in scopes {
@@ -75,7 +76,9 @@ impl Controller {
         for key in keys {
             if let Some(state) = self.keys.get_mut(&key) {
                 state.note(Cause::Binding);
+                // The faults were those of another policy, or of the same one with other grants.
                 state.faults = 0;
+                // The end of a pass in flight finds the cause, and a queued key takes it along.
                 if state.running.is_none() && !self.queue.is_queued(&key) {
                     let part = crate::retry::seed(&key.name, 0) % millis(SPREAD);
                     let at = self.now.boot + Duration::from_millis(part);
@@ -125,6 +128,7 @@ impl Controller {
                 .flat_map(|scope| self.cache.all(scope))
                 .map(|o| (ObjectKey::from(o), Some(o.clone())))
                 .collect();
+            // Before its watch has listed, nobody knows that the object is absent.
             if let Some(one) = absent_place(binding)
                 && scopes.iter().all(|scope| self.cache.is_synced(scope))
                 && !places.iter().any(|(place, _)| *place == one)
@@ -210,9 +214,11 @@ impl Controller {
             .last_known(&primary_scope(&binding, &place), &place)
             .cloned();
         let waits = state.waiting;
+        // A binding that names one object gets passes while the object is absent. Others have no key without an object.
         if now.is_none() && binding.spec.governs.name.is_none() {
             return self.forget(key);
         }
+        // The binding changed, or the lease was gained: the key gets a pass whether its object changed or not.
         if state.causes.contains(&Cause::Binding) || state.causes.contains(&Cause::Resync) {
             return self.enqueue(key, Cause::Resync);
         }
@@ -223,6 +229,7 @@ impl Controller {
         if waits == Waiting::ForAnyChange && !discarded && self.dependency_changed(key) {
             return self.enqueue_by_dependency(key);
         }
+        // What is left is a lock that came free during the pass: `wait_for_locks` checks the locks.
         if let Some(state) = self.keys.get_mut(key) {
             state.causes.clear();
         }
@@ -306,6 +313,7 @@ impl Controller {
                 continue;
             }
             match &change.after {
+                // As at the end of a pass: only a binding that names one object has a key for an absent one.
                 None if binding.spec.governs.name.is_none() => self.forget(&key),
                 after if is_news(state, after.as_ref(), self.guards) => {
                     let cause = cause_of(state, after.as_ref());

@@ -192,6 +192,8 @@ impl Asking {
     /// Answers the queued questions in order, until one of them needs a call. Returns whether the pass waits because
     /// the journals of its tenant queue hold too much.
     fn look_on(&mut self, context: &mut Context<'_>) -> bool {
+        // A list may fill the room that is left, and its objects are held until it is rendered. So the room of the next
+        // list is known only when this one is answered. Every other answer is measured when it arrives.
         let is_busy = |ask: &AskSlot| match &ask.state {
             AskState::Rendering => true,
             AskState::Reading => matches!(ask.ask.question, Question::Objects(_)),
@@ -250,6 +252,7 @@ impl Asking {
                 }
             }
             (Ok(look), Ok(objects)) => look.read_object(objects.into_iter().next(), context),
+            // For a list this code means that the API server does not serve the kind, not that there is no object.
             (Ok(look), Err(failure)) if !is_list && failure.code == Code::NotFound => {
                 look.read_object(None, context)
             }
@@ -262,6 +265,8 @@ impl Asking {
     fn on_rendered(&mut self, slot: usize, rendered: Rendered, context: &mut Context<'_>) {
         let asked = (self.run.role, self.asks[slot].ask.question.clone());
         context.counted(&asked, rendered.count);
+        // A list that is too long for any answer says nothing about the next one. A list that is too long for the rest of
+        // the journal shows that the rest is small: rendering more lists for it would take a thread in vain.
         let limit = context.frame.binding.spec.limits.answer;
         let is_too_large = |failure: &Failure| failure.code == Code::ResourceExhausted;
         self.is_full |= self.room(context) < limit && rendered.answer.as_ref().is_err_and(is_too_large);

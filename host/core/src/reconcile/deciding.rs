@@ -100,7 +100,7 @@ impl Ended {
         };
         let request = request(origin, class, failure, context);
         let phase = Deciding { ended: self, request };
-        // A policy cannot judge a defect of the host.
+        // A policy cannot judge a defect of the host. A host that has no time to stop waits for no policy.
         let is_bug = matches!(phase.ended.outcome, Outcome::Bug(_));
         match context.frame.binding.policy(Role::Retry) {
             Some(_) if !context.view.cutting && !is_bug => Flow::Enter(Phase::Deciding(phase)),
@@ -112,6 +112,7 @@ impl Ended {
     fn to_retry(&self, context: &Context<'_>) -> Option<(Origin, RetryClass, Option<Failure>)> {
         let of_role = || match (&self.outcome, context.frame.binding.policy(Role::Lifecycle)) {
             (Outcome::Published, Some(_)) => Origin::Lifecycle,
+            // The identity policy ended the pass, or the binding has no other policy to conclude one.
             _ => Origin::Identity,
         };
         match (&self.outcome, &self.next) {
@@ -193,6 +194,7 @@ fn request(
     context: &Context<'_>,
 ) -> RetryRequest {
     let frame = context.frame;
+    // A wait without a failure is always the first of its class, however many failed passes were before.
     let attempt = failure.as_ref().map_or(0, |_| frame.attempt);
     let since = frame.last.failing_since.filter(|_| failure.is_some());
     let policy = frame.binding.policy(Role::Retry);

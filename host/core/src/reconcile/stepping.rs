@@ -90,6 +90,7 @@ impl Stepping {
             let remembered = remembered(role, &question, room, context);
             let ask = Ask { round: 0, question };
             match remembered {
+                // This pass has not asked yet, and may never. If it asks, it is told that the answer is too large.
                 Remembered::Answer(Ok(json)) if json.len() as u64 > room => {}
                 Remembered::Answer(answer) => self.run.append(Request::Ask(ask), answer),
                 Remembered::Long => long.push(ask),
@@ -205,6 +206,8 @@ impl Stepping {
                 Request::Act(_) => None,
             })
             .collect();
+        // A change of an answer that the conclusion leaves out would lead to the same conclusion, so it must not enqueue
+        // the key. The answers of the other role were sorted out when that role concluded.
         let dependencies = &mut context.work.dependencies;
         dependencies.retain(|(of, question), _| *of != role || used.contains(question));
         let conclusion = Some(conclusion.clone());
