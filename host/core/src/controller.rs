@@ -27,6 +27,7 @@ pub(crate) mod rooms;
 #[cfg(test)]
 mod tests;
 mod triggers;
+pub(crate) mod watches;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -55,6 +56,7 @@ use passes::Running;
 use queue::Queue;
 use rooms::Rooms;
 pub use rooms::{Room, RoomSizes};
+use watches::Watches;
 
 /// An event that the controller handles.
 #[derive(Clone, Debug, PartialEq)]
@@ -213,6 +215,8 @@ pub struct Controller {
     rooms: Rooms,
     /// Passes that just got a place in a room for their next write. They check again whether they may write.
     opened: VecDeque<PassId>,
+    /// The watches that questions of policies opened.
+    watches: Watches,
     /// Questions that wait for the first list of a watch.
     unsynced: BTreeMap<Scope, Vec<CallId>>,
     locks: Locks,
@@ -251,6 +255,7 @@ impl Controller {
             parked: Vec::new(),
             rooms: Rooms::new(RoomSizes::default()),
             opened: VecDeque::new(),
+            watches: Watches::default(),
             unsynced: BTreeMap::new(),
             locks: Locks::default(),
             digest_key,

@@ -43,6 +43,7 @@ use crate::controller::journals::Journals;
 use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
 use crate::controller::rooms::{Room, Rooms, room_of};
+use crate::controller::watches::Watches;
 use crate::controller::{Guard, Guards};
 use crate::fault::Fault;
 use crate::grants::{Refusal, Ungranted};
@@ -198,6 +199,7 @@ pub(crate) struct View<'a> {
     pub(crate) bindings: &'a BTreeMap<Arc<str>, Arc<Binding>>,
     pub(crate) locks: &'a Locks,
     pub(crate) rooms: &'a Rooms,
+    pub(crate) watches: &'a Watches,
     pub(crate) journals: &'a Journals,
     /// Whether the host is stopping, so that no new change may begin.
     pub(crate) cutting: bool,

@@ -80,6 +80,11 @@ impl Cache {
         new
     }
 
+    /// Whether a scope is open.
+    pub(crate) fn is_open(&self, scope: &Scope) -> bool {
+        self.scopes.contains_key(scope)
+    }
+
     /// Closes a scope and forgets what it showed.
     pub fn close(&mut self, scope: &Scope) {
         self.scopes.remove(scope);

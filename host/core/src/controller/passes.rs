@@ -186,6 +186,7 @@ impl Controller {
                 bindings: &self.bindings,
                 locks: &self.locks,
                 rooms: &self.rooms,
+                watches: &self.watches,
                 journals: &self.journals,
                 cutting: self.cutting,
                 guards: self.guards,
@@ -260,7 +261,7 @@ impl Controller {
                     (running.frame.tenant_queue.clone(), running.frame.binding.clone());
                 self.call(&tenant_queue, &binding, Target::Pass(id, slot), call, longest);
             }
-            Command::Watch(scope) => self.depend(&running.frame.key, scope),
+            Command::Watch(scope) => self.depend(&running.frame, scope),
             Command::AwaitList { slot, scope } => {
                 let call = self.expect(Target::Pass(id, slot), CLUSTER_LONGEST, None);
                 self.unsynced.entry(scope).or_default().push(call);
@@ -309,11 +310,13 @@ impl Controller {
         }
     }
 
-    fn depend(&mut self, key: &Key, scope: Scope) {
+    fn depend(&mut self, frame: &Frame, scope: Scope) {
         if self.cache.open(&scope) {
+            self.watches.open(&scope, &frame.tenant_queue);
             self.out.push(Output::Watch(scope.clone()));
         }
-        self.dependents.entry(scope).or_default().keys.insert(key.clone());
+        let dependents = self.dependents.entry(scope).or_default();
+        dependents.keys.insert(frame.key.clone());
     }
 
     /// Accepts the present state of the used answers as known after the pass wrote an object, so that its own write

@@ -22,7 +22,7 @@ use crate::time::millis;
 const REQUEST: &str = "request.polity.dev/";
 /// The keys of a changed binding are enqueued spread over this time, so that they do not all call the cloud at once.
 const SPREAD: Duration = Duration::from_mins(1);
-/// A watch without dependents closes after this time.
+/// A watch without dependents closes after this time, or at the next check where many watches are open.
 const IDLE: Duration = Duration::from_mins(10);
 /// The interval between checks for idle watches.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
@@ -338,8 +338,14 @@ impl Controller {
             let depended = primaries.contains(&scope)
                 || self.unsynced.contains_key(&scope)
                 || self.dependents.get(&scope).is_some_and(|d| !d.keys.is_empty());
-            if self.cache.idle(&scope, self.now.boot, depended) >= IDLE {
+            let unused_for = match self.watches.is_crowded(&scope) {
+                true => Duration::ZERO,
+                false => IDLE,
+            };
+            let idle = self.cache.idle(&scope, self.now.boot, depended);
+            if !depended && idle >= unused_for {
                 self.cache.close(&scope);
+                self.watches.close(&scope);
                 self.dependents.remove(&scope);
                 self.out.push(Output::Unwatch(scope));
             }

@@ -11,7 +11,7 @@ use super::frame::{Dependency, Frame, Moved, Questions};
 use super::role::RoleRun;
 use super::stepping::Stepping;
 use super::work::Work;
-use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent};
+use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, View};
 use crate::binding::KindGrant;
 use crate::call::{Call, CloudRequest, Found, Reply, Scope};
 use crate::contract::{Answer, Ask, Code, Failure, Json, ListQuery, Question, Request, Role};
@@ -174,12 +174,14 @@ impl Asking {
     /// Answers a question, or starts what will answer it.
     fn look(&mut self, slot: usize, context: &mut Context<'_>) {
         let asked = &self.asks[slot].ask;
-        // A question that is being read becomes a dependency only after the read, so it is counted here.
-        let is_reading =
-            |ask: &&AskSlot| matches!(ask.state, AskState::Reading) && is_of_cluster(&ask.ask.question);
-        let reading = self.asks.iter().filter(is_reading).count();
+        // A question becomes a dependency only when it is answered, so those that are under way are counted here.
+        let is_under_way = |(other, ask): &(usize, &AskSlot)| {
+            let is_open = !matches!(ask.state, AskState::Due | AskState::Answered(_));
+            *other != slot && is_open && is_of_cluster(&ask.ask.question)
+        };
+        let under_way = self.asks.iter().enumerate().filter(is_under_way).count();
         if is_of_cluster(&asked.question)
-            && context.has_looked_enough(&(self.run.role, asked.question.clone()), reading)
+            && context.has_looked_enough(&(self.run.role, asked.question.clone()), under_way)
         {
             return self.answer(slot, Err(context.too_many_questions()), context);
         }
@@ -375,6 +377,9 @@ impl Look {
 
     /// Starts a read if the question asks for the latest object. Otherwise the question is queued.
     fn begin(self, slot: usize, context: &mut Context<'_>) -> AskState {
+        if !context.may_watch(&self.scope) {
+            return AskState::Answered(Err(too_many_watches(&self.scope)));
+        }
         context.work.looked_at.insert(self.scope.clone());
         context.command(Command::Watch(self.scope.clone()));
         match &self.asked.1 {
@@ -532,12 +537,25 @@ impl Look {
 }
 
 impl Context<'_> {
-    /// Whether the pass has asked the largest number of questions about objects. `reading` counts the questions that
-    /// are being read.
-    fn has_looked_enough(&self, asked: &Questions, reading: usize) -> bool {
+    /// Whether the pass may watch a scope: the scope is open, or its tenant queue may open another one. Scopes that the
+    /// pass has just asked for are opened only when its handler has returned.
+    fn may_watch(&self, scope: &Scope) -> bool {
+        let View { cache, watches, .. } = self.view;
+        let (asked, tenant_queue) = (&self.work.looked_at, &self.frame.tenant_queue);
+        // Counting takes long for a pass that asks much, and is needed only where room is scarce.
+        if cache.is_open(scope) || asked.contains(scope) || watches.has_room(tenant_queue, asked.len()) {
+            return true;
+        }
+        let to_be_opened = asked.iter().filter(|scope| !cache.is_open(scope)).count();
+        watches.has_room(tenant_queue, to_be_opened)
+    }
+
+    /// Whether the pass has asked the largest number of questions about objects. `under_way` counts the questions that
+    /// have no answer yet.
+    fn has_looked_enough(&self, asked: &Questions, under_way: usize) -> bool {
         let known = &self.work.dependencies;
         let limit = self.frame.binding.spec.limits.dependencies as usize;
-        known.len() + reading >= limit && !known.contains_key(asked)
+        known.len() + under_way >= limit && !known.contains_key(asked)
     }
 
     fn too_many_questions(&self) -> Failure {
@@ -561,6 +579,14 @@ impl Context<'_> {
             dependency.count = count;
         }
     }
+}
+
+fn too_many_watches(scope: &Scope) -> Failure {
+    let message = format!(
+        "{scope}: this binding and tenant have as many watches open as the host allows; ask about fewer \
+         namespaces and nodes, or again when some are closed"
+    );
+    Failure::new(Code::ResourceExhausted, message)
 }
 
 fn not_a_list() -> Failure {
@@ -949,6 +975,74 @@ mod tests {
         };
         let refused = journal.iter().filter(|answer| refused(answer)).count();
         assert_eq!(refused, 2, "{journal:?}");
+    }
+
+    #[test]
+    fn questions_whose_watches_have_not_listed_count_among_those_of_their_pass() {
+        let mut fixture = Fixture::new();
+        fixture.bind(|binding| binding.spec.limits.dependencies = 2);
+        let labels = ["b", "b,a!=x", "b,a!=y"];
+        let (flow, _) = fixture.requests(labels.map(labelled).to_vec());
+        many(&mut fixture, 1);
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Listed(0));
+        let (_, commands) = fixture.go_on(flow, PhaseEvent::Listed(1));
+        let journal = journal(&commands).expect("the policy is called again");
+        let codes = journal
+            .iter()
+            .map(|answer| answer.as_ref().err().map(|failure| failure.code));
+        assert_eq!(
+            codes.collect::<Vec<_>>(),
+            [None, None, Some(Code::ResourceExhausted)]
+        );
+    }
+
+    #[test]
+    fn a_tenant_that_has_as_many_watches_as_it_may_opens_no_more() {
+        let pods_of = |node: usize| {
+            let kind = crate::contract::Kind {
+                api_version: "v1".into(),
+                kind: "Pod".into(),
+            };
+            ask(Question::Objects(ListQuery {
+                field_selector: Some(format!("spec.nodeName=node-{node}")),
+                ..ListQuery::all(kind)
+            }))
+        };
+        let mut fixture = Fixture::new();
+        let grants = json!([{"ask": {"apiVersion": "v1", "kind": "Pod", "namespaces": ["*"]}}]);
+        let grants = serde_json::from_value(grants).expect("grants");
+        fixture.bind(|binding| *binding = binding.clone().with_grants(grants));
+        let queue = fixture.frame.tenant_queue.clone();
+        let scope = |node: usize| Scope {
+            node: Some(format!("node-{node}")),
+            kind: crate::contract::Kind {
+                api_version: "v1".into(),
+                kind: "Pod".into(),
+            },
+            namespace: None,
+            ..config_maps()
+        };
+        let mut node = 0;
+        while fixture.watches.has_room(&queue, 2) {
+            fixture.cache.open(&scope(node));
+            fixture.watches.open(&scope(node), &queue);
+            node += 1;
+        }
+        let requests = [0, 9_001, 9_002, 9_003].map(pods_of);
+        let (flow, commands) = fixture.requests(requests.to_vec());
+        let watched = |command: &Command| match command {
+            Command::Watch(scope) => scope.node.clone(),
+            _ => None,
+        };
+        let watched: Vec<String> = commands.iter().filter_map(watched).collect();
+        assert_eq!(watched, ["node-0", "node-9001", "node-9002"]);
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Cut(0));
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Cut(1));
+        let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(2));
+        let journal = journal(&commands).expect("the policy is called again");
+        let failure = journal[3].as_ref().expect_err("it is one too many");
+        assert_eq!(failure.code, Code::ResourceExhausted);
+        assert!(failure.message.starts_with("Pod on node-9003: "), "{failure}");
     }
 
     #[test]

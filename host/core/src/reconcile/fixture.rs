@@ -23,6 +23,7 @@ use crate::controller::journals::Journals;
 use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
 use crate::controller::rooms::{Reservation, Room, Rooms, Waiter};
+use crate::controller::watches::Watches;
 use crate::fault::Stepped;
 use crate::key::{Key, PassId};
 use crate::object::Object;
@@ -43,6 +44,7 @@ pub(super) struct Fixture {
     pub(super) locks: Locks,
     pub(super) now: Now,
     pub(super) rooms: Rooms,
+    pub(super) watches: Watches,
     pub(super) journals: Journals,
     pub(super) cutting: bool,
     bindings: BTreeMap<Arc<str>, Arc<Binding>>,
@@ -88,6 +90,7 @@ impl Fixture {
             locks: Locks::default(),
             now: at(0),
             rooms: Rooms::default(),
+            watches: Watches::default(),
             journals: Journals::default(),
             cutting: false,
             bindings: BTreeMap::from([("machines".into(), binding)]),
@@ -129,6 +132,7 @@ impl Fixture {
                 bindings: &self.bindings,
                 locks: &self.locks,
                 rooms: &self.rooms,
+                watches: &self.watches,
                 journals: &self.journals,
                 cutting: self.cutting,
                 guards: Guards::default(),

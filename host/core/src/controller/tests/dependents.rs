@@ -73,6 +73,46 @@ fn a_watch_is_open_for_as_long_as_a_conclusion_rests_on_it() {
     assert!(!harness.others.contains(&Output::Unwatch(primary())));
 }
 
+/// A question for the Pods of this node.
+fn pods_of(node: usize) -> Request {
+    let kind = crate::contract::Kind {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+    };
+    let query = ListQuery {
+        field_selector: Some(format!("spec.nodeName=node-{node}")),
+        ..ListQuery::all(kind)
+    };
+    let question = Question::Objects(query);
+    Request::Ask(Ask { round: 0, question })
+}
+
+#[test]
+fn where_many_watches_are_open_those_that_nobody_uses_close_within_a_minute() {
+    for (count, closed) in [(8, 0), (255, 0), (256, 1), (400, 145)] {
+        let grants = json!([{"ask": {"apiVersion": "v1", "kind": "Pod", "namespaces": ["*"]}}]);
+        let grants = serde_json::from_value(grants).expect("grants");
+        let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+        let machines = ["m", "n"].map(|name| machine(name, 1, json!({})));
+        let mut harness = Harness::under(binding, machines.to_vec());
+        harness.step_of("m", pending((0..count / 2).map(pods_of).collect()));
+        harness.step_of("n", pending((count / 2..count).map(pods_of).collect()));
+        let is_opened = |output: &&Output| matches!(output, Output::Watch(scope) if scope.node.is_some());
+        assert_eq!(harness.others.iter().filter(is_opened).count(), count);
+        // No watch lists in time, and the conclusions use no answer.
+        harness.pass(5_000);
+        harness.step(settled());
+        harness.step(settled());
+        harness.pass(60_000);
+        let is_closed = |output: &&Output| matches!(output, Output::Unwatch(_));
+        assert_eq!(
+            harness.others.iter().filter(is_closed).count(),
+            closed,
+            "of {count}"
+        );
+    }
+}
+
 #[test]
 fn of_two_keys_with_the_same_question_one_is_enqueued_after_the_other_stops_asking() {
     let mut harness = Harness::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
