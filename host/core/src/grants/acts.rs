@@ -356,102 +356,93 @@ mod tests {
         }
     }
 
+    const DENIED: Result<(), Code> = Err(Code::PermissionDenied);
+
+    fn none() -> Value {
+        json!({})
+    }
+
+    /// What comes of creating an object of this kind, by a grant of the kind with these fields more.
+    fn created(grant: &Value, kind: &str, rest: &Value) -> Result<(), Code> {
+        let mut grant_of = json!({"apiVersion": "v1", "kind": kind});
+        merge::apply(grant, &mut grant_of);
+        let mut content =
+            json!({"apiVersion": "v1", "kind": kind, "metadata": {"namespace": "team", "name": "a"}});
+        merge::apply(rest, &mut content);
+        check(&json!([{"create": grant_of}]), &Act::create(content.to_string()))
+    }
+
     #[test]
-    fn what_is_created_belongs_to_nobody_else_and_a_workload_is_granted_by_name() {
-        let created = |grant: Value, kind: &str, rest: Value| {
-            let mut grant_of = json!({"apiVersion": "v1", "kind": kind});
-            merge::apply(&grant, &mut grant_of);
-            let mut content =
-                json!({"apiVersion": "v1", "kind": kind, "metadata": {"namespace": "team", "name": "a"}});
-            merge::apply(&rest, &mut content);
-            check(&json!([{"create": grant_of}]), &Act::create(content.to_string()))
-        };
-        let denied = Err(Code::PermissionDenied);
+    fn what_is_created_belongs_to_nobody_else() {
         let metadata = |rest: Value| json!({"metadata": rest});
-        let none = || json!({});
-        let related = || json!({"relation": {"theirs": "data.machine", "ours": "metadata.name"}});
-        for (grant, kind, rest, expected) in [
-            (none(), "ConfigMap", none(), Ok(())),
+        for (grant, rest, expected) in [
+            (none(), none(), Ok(())),
+            (none(), metadata(json!({"namespace": "other"})), DENIED),
+            (none(), metadata(json!({"finalizers": ["a/b"]})), DENIED),
+            (none(), metadata(json!({"finalizers": "a/b"})), DENIED),
+            (none(), metadata(json!({"finalizers": []})), Ok(())),
             (
                 none(),
-                "ConfigMap",
-                metadata(json!({"namespace": "other"})),
-                denied,
-            ),
-            (
-                none(),
-                "ConfigMap",
-                metadata(json!({"finalizers": ["a/b"]})),
-                denied,
-            ),
-            (
-                none(),
-                "ConfigMap",
-                metadata(json!({"finalizers": "a/b"})),
-                denied,
-            ),
-            (none(), "ConfigMap", metadata(json!({"finalizers": []})), Ok(())),
-            (
-                none(),
-                "ConfigMap",
                 metadata(json!({"ownerReferences": [{"uid": "u"}]})),
                 Ok(()),
             ),
             (
                 json!({"metadata": ["finalizers"]}),
-                "ConfigMap",
                 metadata(json!({"finalizers": ["a/b"]})),
                 Ok(()),
             ),
-            (none(), "ConfigMap", json!({"status": {"pending": []}}), denied),
+            (none(), json!({"status": {"pending": []}}), DENIED),
             (
                 none(),
-                "ConfigMap",
                 json!({"status": {"conditions": [{"type": "polity.dev/Forged"}]}}),
-                denied,
+                DENIED,
             ),
             (
                 none(),
-                "ConfigMap",
                 json!({"status": {"conditions": [{"type": "Ready"}]}}),
                 Ok(()),
             ),
-            (related(), "ConfigMap", json!({"data": {"machine": "m"}}), Ok(())),
-            (related(), "ConfigMap", json!({"data": {"machine": "n"}}), denied),
-            (none(), "Pod", none(), denied),
-            (json!({"name": "a"}), "Pod", none(), Ok(())),
-            (json!({"name": "b"}), "Pod", none(), denied),
         ] {
-            assert_eq!(
-                created(grant.clone(), kind, rest.clone()),
-                expected,
-                "{grant} {kind} {rest}"
-            );
+            assert_eq!(created(&grant, "ConfigMap", &rest), expected, "{grant} {rest}");
         }
     }
 
     #[test]
+    fn what_is_created_is_related_and_a_workload_is_granted_by_name() {
+        let related = || json!({"relation": {"theirs": "data.machine", "ours": "metadata.name"}});
+        for (grant, kind, rest, expected) in [
+            (related(), "ConfigMap", json!({"data": {"machine": "m"}}), Ok(())),
+            (related(), "ConfigMap", json!({"data": {"machine": "n"}}), DENIED),
+            (none(), "Pod", none(), DENIED),
+            (json!({"name": "a"}), "Pod", none(), Ok(())),
+            (json!({"name": "b"}), "Pod", none(), DENIED),
+        ] {
+            assert_eq!(created(&grant, kind, &rest), expected, "{grant} {kind} {rest}");
+        }
+    }
+
+    /// What comes of patching a ConfigMap, by a grant with these fields more.
+    fn patched(grant: &Value, subresource: Option<&str>, patch: &Value) -> Result<(), Code> {
+        let mut grant_of = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+        merge::apply(grant, &mut grant_of);
+        let act = Act::Patch(ObjectPatch {
+            object: object("ConfigMap", "team", "a"),
+            precondition: standing(),
+            subresource: subresource.map(str::to_owned),
+            patch: patch.to_string().into(),
+        });
+        check(&json!([{"patch": grant_of}]), &act)
+    }
+
+    #[test]
     fn a_patch_leaves_alone_what_its_grant_does_not_name() {
-        let patched = |grant: Value, subresource: Option<&str>, patch: Value| {
-            let mut grant_of = json!({"apiVersion": "v1", "kind": "ConfigMap"});
-            merge::apply(&grant, &mut grant_of);
-            let act = Act::Patch(ObjectPatch {
-                object: object("ConfigMap", "team", "a"),
-                precondition: standing(),
-                subresource: subresource.map(str::to_owned),
-                patch: patch.to_string().into(),
-            });
-            check(&json!([{"patch": grant_of}]), &act)
-        };
-        let denied = Err(Code::PermissionDenied);
         let wrong = Err(Code::InvalidArgument);
-        let none = || json!({});
         for (grant, subresource, patch, expected) in [
             (none(), None, json!({"data": {"a": "b"}}), Ok(())),
-            (json!({"name": "b"}), None, none(), denied),
+            (json!({"name": "b"}), None, none(), DENIED),
             (none(), Some("status"), none(), Ok(())),
             (none(), Some("scale"), none(), Ok(())),
-            (none(), Some("resize"), none(), denied),
+            (none(), Some("resize"), none(), DENIED),
             (
                 json!({"subresources": ["resize", "a-b"]}),
                 Some("resize"),
@@ -466,8 +457,8 @@ mod tests {
             ),
             (none(), Some(""), none(), wrong),
             (none(), Some("../x"), none(), wrong),
-            (none(), None, json!({"metadata": {"finalizers": []}}), denied),
-            (none(), None, json!({"metadata": {"ownerReferences": []}}), denied),
+            (none(), None, json!({"metadata": {"finalizers": []}}), DENIED),
+            (none(), None, json!({"metadata": {"ownerReferences": []}}), DENIED),
             (
                 json!({"metadata": ["ownerReferences"]}),
                 None,
@@ -478,18 +469,18 @@ mod tests {
                 json!({"metadata": ["ownerReferences"]}),
                 None,
                 json!({"metadata": {"finalizers": []}}),
-                denied,
+                DENIED,
             ),
             (
                 none(),
                 Some("status"),
                 json!({"status": {"pending": null}}),
-                denied,
+                DENIED,
             ),
             (none(), None, json!({"metadata": 5}), wrong),
             (none(), None, json!([]), wrong),
         ] {
-            let told = patched(grant.clone(), subresource, patch.clone());
+            let told = patched(&grant, subresource, &patch);
             assert_eq!(told, expected, "{grant} {subresource:?} {patch}");
         }
     }

@@ -50,15 +50,16 @@ fn a_binding_is_told_what_it_does_not_grant_and_no_more_than_so_much_of_it() {
     assert_eq!(ungranted(&harness).map(|all| all.len()), Some(16));
 }
 
+fn younger(change: fn(&mut Binding)) -> Binding {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    (binding.name, binding.created) = ("younger".into(), 1);
+    change(&mut binding);
+    binding
+}
+
 #[test]
 fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
     let older = fixture_binding(&[Role::Lifecycle]);
-    let younger = |change: fn(&mut Binding)| {
-        let mut binding = fixture_binding(&[Role::Lifecycle]);
-        (binding.name, binding.created) = ("younger".into(), 1);
-        change(&mut binding);
-        binding
-    };
     for (binding, is_overlapped) in [
         (younger(|_| {}), true),
         (younger(|b| b.created = 0), true),
@@ -104,6 +105,10 @@ fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
             "it is the only one"
         );
     }
+}
+
+#[test]
+fn bindings_that_name_different_namespaces_or_objects_do_not_meet() {
     for (a, b, meets) in [
         ((None, Some("x")), (None, Some("y")), false),
         ((None, Some("x")), (Some("t"), Some("x")), true),
@@ -116,7 +121,10 @@ fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
             binding
         };
         let mut harness = Harness::under(governing(younger(|_| {}), b), vec![]);
-        harness.feed(Input::Bound(Box::new(governing(older.clone(), a))));
+        harness.feed(Input::Bound(Box::new(governing(
+            fixture_binding(&[Role::Lifecycle]),
+            a,
+        ))));
         let told = harness
             .controller
             .health("younger")
