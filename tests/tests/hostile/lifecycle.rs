@@ -996,6 +996,9 @@ pub(crate) fn greed() -> Vec<Row> {
             "field_selector": null, "projection": [], "limit": 0, "latest": latest}})
     };
     let objects = |latest: bool| json!({"Object": {"object": mine("ConfigMap", "v1", "map-{n}"), "projection": [], "latest": latest}});
+    // Each of them would be a watch of its own.
+    let pods = json!({"Objects": {"api_version": "v1", "kind": "Pod", "namespace": OFFENDERS, "label_selector": null,
+        "field_selector": "spec.nodeName=node-{n}", "projection": [], "limit": 0, "latest": false}});
     let many = |question: Value| requests(json!([{"$times": [asking(question), 900]}]));
     let too_many = Expect::Refused(&[Code::ResourceExhausted]);
     let row = |name: &str, question: Value| row(name, many(question), too_many.clone());
@@ -1004,6 +1007,7 @@ pub(crate) fn greed() -> Vec<Row> {
         row("nine hundred lists that read through", lists(true)),
         row("nine hundred objects in one step", objects(false)),
         row("nine hundred objects that read through", objects(true)),
+        row("the Pods of nine hundred nodes", pods),
     ]
 }
 

@@ -135,7 +135,7 @@ fn a_panic_in_a_handler_costs_its_pass_and_no_other() {
         panic!("a question")
     };
     let asks = [0, 1].map(|round| Request::Ask(Ask { round, ..get.clone() }));
-    harness.step_of("m", pending([&[lock.clone()], &asks[..]].concat()));
+    harness.step_of("m", pending([&[lock.clone()][..], &asks].concat()));
     assert_eq!(harness.cloud_calls(), 2);
     let_panic(&mut harness, "m");
     let (id, _) = harness.take("call of a cloud", |call| matches!(call, Call::Cloud(_)));
