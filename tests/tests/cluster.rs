@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use futures::future::join_all;
 use futures::{Stream, StreamExt as _};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -846,8 +847,35 @@ fn a_real_api_server_is_watched_read_and_written_and_its_death_changes_nothing()
     runtime().block_on(async {
         let client = server.client().await;
         all(&client).await;
+        answers_beside_many_watches(&server, Wire::new(client.clone())).await;
         survives_a_kill(server, Wire::new(client)).await;
     });
+}
+
+/// The server takes 100 requests at a time on a connection, and each watch is one.
+async fn answers_beside_many_watches(server: &KubeServer, wire: Wire) {
+    const WATCHES: usize = 150;
+    let site = Site::new(wire, "many_watches", false).await;
+    let cluster = Cluster::connect(Some(&server.kubeconfig()), None, LEASE)
+        .await
+        .expect("connected");
+    let mut watches: Vec<_> = (0..WATCHES)
+        .map(|_| Box::pin(cluster.watch(site.scope())))
+        .collect();
+    for events in &mut watches {
+        assert_eq!(text(&next(events).await), "listed ");
+    }
+    // Another client writes. Who sees what it wrote has an open watch.
+    site.create(&site.widget("a")).await;
+    for event in join_all(watches.iter_mut().map(next)).await {
+        assert_eq!(text(&event), "applied a");
+    }
+    let create = Write::Act(Act::create(site.widget("b").to_string()));
+    cluster.write(&create).await.expect("the write is answered");
+    cluster.lease(None).await.expect("and so are calls for the lease");
+    for event in join_all(watches.iter_mut().map(next)).await {
+        assert_eq!(text(&event), "applied b");
+    }
 }
 
 async fn survives_a_kill(server: KubeServer, wire: Wire) {

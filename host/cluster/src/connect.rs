@@ -16,6 +16,7 @@ use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
 use crate::Cluster;
+use crate::pool::Pool;
 
 /// The interval between HTTP/2 pings, and how long the server has to answer one. A dead connection is noticed
 /// by them.
@@ -107,9 +108,9 @@ impl Cluster {
     }
 }
 
-/// Builds a client that makes all its calls, watches included, over one connection if the server speaks
-/// HTTP/2. The client that kube builds opens one connection for each call under way. Behind a proxy kube's
-/// own client is used, because it knows how to speak to proxies.
+/// Builds a client that makes many calls and watches over one connection if the server speaks HTTP/2, and opens
+/// further connections before the server's limit is reached. The client that kube builds opens one connection
+/// for each call under way. Behind a proxy kube's own client is used, because it knows how to speak to proxies.
 fn client(config: Config) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
         return Client::try_from(config);
@@ -131,12 +132,14 @@ fn client(config: Config) -> Result<Client, kube::Error> {
     }
     let mut connector = TimeoutConnector::new(https.enable_all_versions().wrap_connector(http));
     connector.set_connect_timeout(config.connect_timeout);
-    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .http2_keep_alive_interval(PING_EVERY)
-        .http2_keep_alive_timeout(PING_WITHIN)
-        .http2_adaptive_window(true)
-        .build(connector);
+    let http = Pool::new(move || -> HttpClient<_, Body> {
+        HttpClient::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .http2_keep_alive_interval(PING_EVERY)
+            .http2_keep_alive_timeout(PING_WITHIN)
+            .http2_adaptive_window(true)
+            .build(connector.clone())
+    });
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
@@ -158,8 +161,34 @@ fn as_we_call(mut config: Config) -> Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::convert::Infallible;
     use std::error::Error as _;
     use std::io::Write as _;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytes::Bytes;
+    use futures::StreamExt as _;
+    use futures::stream;
+    use http::{Request, Response};
+    use http_body::Frame;
+    use http_body_util::combinators::UnsyncBoxBody;
+    use http_body_util::{BodyExt as _, StreamBody};
+    use hyper::body::Incoming;
+    use hyper::server::conn::http2;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioIo;
+    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use tokio::net::TcpListener;
+    use tokio::time::Instant;
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::ServerConfig;
+    use tokio_rustls::rustls::crypto::ring;
+    use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+
+    use crate::LONGEST;
+    use crate::error::Verb;
+    use crate::request::until;
 
     #[test]
     fn the_client_repeats_nothing_by_itself_and_connects_within_a_call() {
@@ -182,5 +211,97 @@ mod tests {
             .expect("written");
         let error = Cluster::connect(Some(file.path()), Some("absent"), ("default", "polity")).await;
         assert!(matches!(error.err(), Some(ConnectError::Kubeconfig(..))));
+    }
+
+    /// The requests that kube-apiserver takes at the same time on a connection.
+    const STREAMS: u32 = 100;
+    const WATCH: &str = "/watch";
+
+    /// An API server that speaks HTTP/2 over TLS. A watch of it never ends, and every call is answered with `{}`.
+    struct Server {
+        config: Config,
+        connections: Arc<AtomicUsize>,
+    }
+
+    impl Server {
+        async fn start() -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let address = listener.local_addr().expect("an address");
+            let (acceptor, certificate) = tls();
+            let mut config = Config::new(format!("https://{address}").parse().expect("a URL"));
+            config.root_cert = Some(vec![certificate]);
+            let connections = Arc::new(AtomicUsize::new(0));
+            let count = connections.clone();
+            tokio::spawn(async move {
+                while let Ok((tcp, _)) = listener.accept().await {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    let accepted = acceptor.accept(tcp);
+                    tokio::spawn(async move {
+                        http2::Builder::new(TokioExecutor::new())
+                            .max_concurrent_streams(STREAMS)
+                            .serve_connection(TokioIo::new(accepted.await.expect("TLS")), service_fn(answer))
+                            .await
+                    });
+                }
+            });
+            Server { config, connections }
+        }
+
+        fn connections(&self) -> usize {
+            self.connections.load(Ordering::SeqCst)
+        }
+    }
+
+    /// TLS for the loopback interface, and its certificate.
+    fn tls() -> (TlsAcceptor, Vec<u8>) {
+        let CertifiedKey { cert, signing_key } =
+            generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+        let key = PrivatePkcs8KeyDer::from(signing_key.serialize_der());
+        let mut tls = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions of TLS")
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key.into())
+            .expect("TLS takes the certificate");
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        (TlsAcceptor::from(Arc::new(tls)), cert.der().to_vec())
+    }
+
+    async fn answer(
+        request: Request<Incoming>,
+    ) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
+        let first = stream::iter([Ok(Frame::data(Bytes::from_static(b"{}")))]);
+        let body = match request.uri().path() {
+            WATCH => StreamBody::new(first.chain(stream::pending())).boxed_unsync(),
+            _ => StreamBody::new(first).boxed_unsync(),
+        };
+        Ok(Response::new(body))
+    }
+
+    #[tokio::test]
+    async fn calls_are_answered_beside_more_watches_than_a_connection_takes() {
+        let server = Server::start().await;
+        let cluster = Cluster::with_config(server.config.clone(), ("default", "polity")).expect("a client");
+        let end = || Instant::now() + LONGEST;
+        let mut watches = Vec::new();
+        for _ in 0..150 {
+            let watch = until(end(), Verb::Get, WATCH, cluster.open(WATCH, WATCH)).await;
+            watches.push(watch.expect("a watch is opened"));
+        }
+        for _ in 0..3 {
+            let call = until(
+                end(),
+                Verb::Get,
+                "a call",
+                cluster.call(Verb::Get, "a call", "/", None),
+            )
+            .await;
+            assert_eq!(call, Ok(serde_json::json!({})));
+        }
+        assert_eq!(
+            server.connections(),
+            4,
+            "three are full of watches, and calls share one"
+        );
     }
 }

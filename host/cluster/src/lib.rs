@@ -28,6 +28,7 @@ mod fake;
 mod json;
 mod lease;
 mod path;
+mod pool;
 mod read;
 mod request;
 mod secret;
