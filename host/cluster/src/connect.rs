@@ -18,9 +18,9 @@ use tower::{BoxError, ServiceBuilder};
 use crate::Cluster;
 use crate::pool::Pool;
 
-/// The interval between HTTP/2 pings, and how long the server has to answer one. A dead connection is noticed
-/// by them.
-const PING_EVERY: Duration = Duration::from_secs(10);
+/// How long a connection may be silent until the host pings the server, and how long the server has to answer. A
+/// connection that died in silence is given up after both. That leaves time to renew the lease on another one.
+const PING_EVERY: Duration = Duration::from_secs(3);
 const PING_WITHIN: Duration = Duration::from_secs(5);
 /// The longest time that connecting may take. It is well below [`crate::LONGEST`], so that a request which
 /// was never sent ends as "not sent" and not as a cut call with an unknown effect.
@@ -178,6 +178,7 @@ mod tests {
     use hyper::server::conn::http2;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
+    use polity_core::controller::lease;
     use rcgen::{CertifiedKey, generate_simple_self_signed};
     use tokio::net::TcpListener;
     use tokio::time::Instant;
@@ -196,6 +197,13 @@ mod tests {
         assert!(!config.default_retry);
         assert!(config.connect_timeout.is_some_and(|limit| limit < crate::LONGEST));
         assert_eq!(config.read_timeout, None);
+    }
+
+    #[test]
+    fn a_connection_that_died_in_silence_does_not_cost_the_lease() {
+        // The connection dies after a renewal. When it is given up, the lease is read and written over another one.
+        let renewed = PING_EVERY + PING_WITHIN + 2 * lease::CALL_LONGEST;
+        assert!(renewed < lease::DURATION, "{renewed:?}");
     }
 
     #[tokio::test]

@@ -13,8 +13,9 @@
 //!
 //! - A watch shows everything in scope, in the order of versions, from one full list to the next; while it cannot, it
 //!   says so.
-//! - [`Cluster::read`], [`Cluster::write`] and [`Cluster::lease`] end within [`LONGEST`]. A write is sent at most once;
-//!   what one that was cut may have done is `effect: unknown`.
+//! - [`Cluster::read`] and [`Cluster::write`] end within [`LONGEST`], and [`Cluster::lease`] within
+//!   [`CALL_LONGEST`](polity_core::controller::lease::CALL_LONGEST). A write is sent at most once; what one that was cut
+//!   may have done is `effect: unknown`.
 //! - The content of a Secret leaves neither [`Cluster::read`] nor [`Cluster::watch`].
 //! - A name, whatever is in it, names one object or nothing.
 

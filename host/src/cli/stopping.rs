@@ -14,7 +14,7 @@ use crate::host::{Running, Stage};
 use crate::progress::{Format, say};
 
 /// The longest time after the cut: requests that were sent have five seconds to end, and giving up the lease
-/// has five more.
+/// takes at most two calls of two seconds.
 const LAST: Duration = Duration::from_secs(12);
 
 #[derive(Debug, Args)]

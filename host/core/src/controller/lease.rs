@@ -4,6 +4,14 @@
 //! takes a foreign lease only after it saw the same version for `duration`. Another host can see the write only after
 //! it was sent, so that host's count ends later than the holder's. So two hosts never hold the lease at once, however
 //! far apart their clocks are.
+//!
+//! # How long it takes until another host acts
+//!
+//! A holder dies, and another host waits for the lease. The last write of the holder may arrive one call after its
+//! death. A read that is under way then may miss it, and the next one begins [`RENEW_EVERY`] after its answer. So the
+//! other host sees the write at most [`RENEW_EVERY`] and two calls after it arrived. It waits for [`DURATION`] and
+//! writes, which is one more call. These are 15 s and four calls: 16 s, if the API server answers within a quarter of a
+//! second. After a host that gives the lease up, another one takes it with its next read.
 
 use std::time::Duration;
 
@@ -11,17 +19,21 @@ use crate::call::{LeaseRead, LeaseWrite};
 use crate::contract::Failure;
 use crate::time::{Boot, Now};
 
-/// How long a holder may go without renewal. It is four times the longest call, so that work need not pause for
-/// renewals.
-pub const DURATION: Duration = Duration::from_secs(20);
-/// The interval between renewals, and between reads of a foreign lease.
-pub const RENEW_EVERY: Duration = Duration::from_secs(4);
+/// How long a holder may go without renewal. Even if each call about the lease takes its longest, a renewal is answered
+/// 6 s after the one before was sent. The 7 s that are left cover each call that changes something (5 s at most), so that
+/// work need not pause for renewals.
+pub const DURATION: Duration = Duration::from_secs(13);
+/// The interval between the answer to a renewal and the next renewal, and between reads of a foreign lease. It is that of
+/// the controllers of Kubernetes (`RetryPeriod` of client-go's leader election).
+pub const RENEW_EVERY: Duration = Duration::from_secs(2);
 /// The interval between tries after a failure.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// The longest time that a call about the lease may take. Later it counts as failed.
-pub const CALL_LONGEST: Duration = Duration::from_secs(5);
-/// The shortest time that a foreign lease is respected, whatever duration it names.
-const SHORTEST: Duration = Duration::from_millis(1);
+/// The longest time that a call about the lease may take. Later it counts as failed. Three such failures in a row, each
+/// with its pause, leave time for a renewal.
+pub const CALL_LONGEST: Duration = Duration::from_secs(2);
+/// The shortest time that a foreign lease is respected, whatever duration it names: its holder has the time between two
+/// reads to show that it lives.
+const SHORTEST: Duration = RENEW_EVERY;
 
 /// The next action for the lease.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,7 +79,16 @@ pub struct Lease {
 #[derive(Debug)]
 struct Seen {
     read: LeaseRead,
+    /// When this version was seen first.
     since: Boot,
+}
+
+impl Seen {
+    /// When another host may take this lease, if its holder does not renew it.
+    fn expires(&self) -> Boot {
+        // Its holder counts on the duration that it wrote. That may be another one than this host would write.
+        self.since + self.read.duration.max(SHORTEST)
+    }
 }
 
 impl Lease {
@@ -156,13 +177,15 @@ impl Lease {
         };
         let ours = seen.read.holder == self.identity;
         if self.giving_up {
+            // A lease that has run out needs no write. And the tries end with it, so that a host whose API server does
+            // not answer can stop.
             return match ours && self.expires.is_some() {
                 true => LeaseAction::Call(Some(self.write(&seen.read, now, ""))),
                 false => LeaseAction::Wait(Boot::MAX),
             };
         }
-        let stale = now.boot >= seen.since + seen.read.duration.max(SHORTEST);
-        match ours || seen.read.holder.is_empty() || stale {
+        // The write names the version that was read. If its holder has renewed the lease since then, the write fails.
+        match ours || seen.read.holder.is_empty() || now.boot >= seen.expires() {
             true => LeaseAction::Call(Some(self.write(&seen.read, now, &self.identity))),
             false => LeaseAction::Call(None),
         }
@@ -181,6 +204,7 @@ impl Lease {
     /// Handles the reply to a read or write of the lease. `wrote` says that the reply is to a write.
     pub fn answered(&mut self, now: Now, wrote: bool, read: Result<Option<LeaseRead>, Failure>) {
         let sent = self.sent.take();
+        // A write that failed may have been performed all the same. The next write needs the version that it made.
         self.look = read.is_err();
         let read = match read {
             Ok(read) => read,
@@ -199,19 +223,29 @@ impl Lease {
             transitions: 0,
         });
         let ours = read.holder == self.identity;
+        // A read that shows the lease as ours does not say when it was written, so it prolongs nothing.
         if wrote && ours {
             self.expires = sent.map(|sent| sent + DURATION);
         } else if !ours {
             self.expires = None;
         }
-        if !wrote && (ours || read.holder.is_empty()) {
-            self.next = now.boot;
-        }
+        // An equal version means that the holder has not renewed the lease since it was seen first. If each read counted
+        // anew, the lease of a dead holder would never be taken.
         let since = match &self.seen {
             Some(seen) if seen.read.version == read.version => seen.since,
             _ => now.boot,
         };
-        self.seen = Some(Seen { read, since });
+        let is_free = read.holder.is_empty();
+        let seen = Seen { read, since };
+        if !wrote && (ours || is_free) {
+            // This read came before a write: after a failure, or because the lease was foreign until now. After a write
+            // nothing is due: it has renewed the lease, or given it up.
+            self.next = now.boot;
+        } else if !ours && !is_free {
+            // It may be taken before the next read is due.
+            self.next = self.next.min(seen.expires());
+        }
+        self.seen = Some(seen);
     }
 }
 
@@ -278,27 +312,69 @@ mod tests {
                 transitions: 1,
             })),
         );
-        assert_eq!(lease.expires(), Some(Boot(20_010)));
-        assert!(lease.covers(at(15_010), CALL_LONGEST));
-        assert!(!lease.covers(at(15_011), CALL_LONGEST));
+        let end = Boot(10) + DURATION;
+        assert_eq!(lease.expires(), Some(end));
+        let last = end.0 - millis(CALL_LONGEST);
+        assert!(lease.covers(at(last), CALL_LONGEST));
+        assert!(!lease.covers(at(last + 1), CALL_LONGEST));
+    }
+
+    /// When the lease of another host is taken, if each call takes `call`: when the write is sent. `version` is what the
+    /// other host has written by a time, and each of its versions names `duration`.
+    fn taken(duration: Duration, call: u64, version: impl Fn(u64) -> u64) -> u64 {
+        let mut lease = Lease::new("me".into());
+        let mut now = 0;
+        while now < 300_000 {
+            match lease.poll(at(now)) {
+                LeaseAction::Wait(until) => now = until.0,
+                LeaseAction::Call(Some(_)) => return now,
+                LeaseAction::Call(None) => {
+                    // At worst the server reads it as soon as it is asked.
+                    let read = LeaseRead {
+                        duration,
+                        ..foreign(&version(now).to_string())
+                    };
+                    now += call;
+                    lease.answered(at(now), false, Ok(Some(read)));
+                }
+            }
+        }
+        panic!("it is not taken")
     }
 
     #[test]
-    fn a_foreign_lease_is_taken_only_after_its_version_stood_still() {
-        let mut lease = Lease::new("me".into());
-        let mut taken = None;
-        for t in (0..60_000).step_by(500) {
-            // The other host renews until 20 s and then dies.
-            let version = (t.min(20_000) / 1_000).to_string();
-            if let LeaseAction::Call(call) = lease.poll(at(t)) {
-                if call.is_some() {
-                    taken = Some(t);
-                    break;
-                }
-                lease.answered(at(t), false, Ok(Some(foreign(&version))));
-            }
+    fn another_host_acts_within_16_s_of_the_death_of_a_holder_and_not_before_its_lease_has_ended() {
+        let (call, renewal) = (250, millis(RENEW_EVERY));
+        for dies in 20_000..20_000 + 2 * renewal {
+            // The last write is under way when its sender dies.
+            let arrives = dies + call;
+            let version = |now| match now < arrives {
+                true => dies.min(now) / renewal,
+                false => u64::MAX,
+            };
+            let sent = taken(DURATION, call, version);
+            assert!(sent >= arrives + millis(DURATION), "{dies}: {sent}");
+            assert!(sent + call <= dies + 16_000, "{dies}: {sent}");
         }
-        assert!(taken.is_some_and(|t| t >= 40_000), "{taken:?}");
+    }
+
+    #[test]
+    fn a_foreign_lease_is_respected_for_the_duration_that_it_names() {
+        for seconds in [5, 60] {
+            let duration = Duration::from_secs(seconds);
+            assert_ne!(duration, DURATION);
+            let stands_still = taken(duration, 0, |_| 1);
+            assert_eq!(stands_still, millis(duration));
+            let renewed_once = taken(duration, 0, |now| u64::from(now >= 1_000));
+            assert_eq!(renewed_once, millis(RENEW_EVERY + duration));
+        }
+    }
+
+    #[test]
+    fn a_foreign_lease_that_names_hardly_any_duration_is_taken_when_it_was_not_renewed_between_two_reads() {
+        for duration in [Duration::ZERO, Duration::from_millis(1)] {
+            assert_eq!(taken(duration, 0, |_| 1), millis(RENEW_EVERY));
+        }
     }
 
     #[test]
@@ -323,10 +399,11 @@ mod tests {
     #[test]
     fn a_lease_that_cannot_be_renewed_ends() {
         let mut lease = held();
-        assert!(lease.is_held(at(19_999)));
+        let end = millis(DURATION);
+        assert!(lease.is_held(at(end - 1)));
         lease.answered(at(5_000), false, Err(unreachable()));
-        assert!(lease.is_held(at(19_999)));
-        assert!(!lease.is_held(at(20_000)));
+        assert!(lease.is_held(at(end - 1)));
+        assert!(!lease.is_held(at(end)));
     }
 
     /// A lease that this host holds from a write that it sent at 0.
@@ -374,8 +451,9 @@ mod tests {
             LeaseAction::Call(None),
             "it may have been written"
         );
-        lease.poll(at(cut + longest));
-        lease.poll(at(cut + 2 * longest));
+        for n in 1..=4 {
+            lease.poll(at(cut + n * longest));
+        }
         assert_eq!(lease.deadline(), Boot::default() + DURATION, "it ends then");
     }
 }

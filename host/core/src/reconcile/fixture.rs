@@ -222,19 +222,22 @@ pub(crate) fn at(boot: u64) -> Now {
     }
 }
 
-/// A lease that is held for 20 s.
+/// A lease that is held until 20 s, whatever its duration.
 fn held() -> Lease {
+    use crate::{controller::lease, time::millis};
+
     let mut lease = Lease::new("me".into());
     let read = |holder: &str, version: &str| LeaseRead {
         holder: holder.into(),
-        duration: crate::controller::lease::DURATION,
+        duration: lease::DURATION,
         version: version.into(),
         transitions: 0,
     };
-    lease.poll(at(0));
-    lease.answered(at(0), false, Ok(None));
-    lease.poll(at(0));
-    lease.answered(at(0), true, Ok(Some(read("me", "1"))));
+    let sent = at(20_000 - millis(lease::DURATION));
+    lease.poll(sent);
+    lease.answered(sent, false, Ok(None));
+    lease.poll(sent);
+    lease.answered(sent, true, Ok(Some(read("me", "1"))));
     lease
 }
 

@@ -4,6 +4,7 @@ use polity_core::call::{Call, CallId, CloudRequest, Reply, Session, Write};
 use polity_core::catalogue::OperationEffect;
 use polity_core::contract::{Act, Answer, Code, Failure, ObjectRef, Question, Resolution};
 use polity_core::controller::Input;
+use polity_core::controller::lease::CALL_LONGEST;
 use polity_core::object::Object;
 use polity_core::time::millis;
 use serde_json::{Value, json};
@@ -64,7 +65,10 @@ impl World<'_> {
     }
 
     pub(super) fn send(&mut self, host: usize, identity: &str, id: CallId, call: Call) -> Verdict {
-        let mut longest = 5_000;
+        let mut longest = match &call {
+            Call::Lease(_) => millis(CALL_LONGEST),
+            _ => 5_000,
+        };
         let request = match &call {
             Call::Cloud(request) | Call::Prepare(request) => Some(request),
             Call::Commit(commit) => Some(&commit.request),
