@@ -110,6 +110,7 @@ impl Cluster {
             namespace: in_namespace,
             ..reference
         };
+        // No look comes first: another writer could create the object between the look and the create.
         match self.create(&object, &[MANAGER, STRICT]).await {
             Err(failure) if failure.code == Code::AlreadyExists => {}
             other => return other.map(|_| Stands::Applied(Applied::Created)),
@@ -121,6 +122,7 @@ impl Cluster {
                 return Ok(Stands::Kept(before));
             };
             tries += 1;
+            // After a conflict the patch is made anew, from what another writer has made of the object meanwhile.
             match self.merge(&reference, None, &patch, &[MANAGER, STRICT]).await {
                 Err(failure) if failure.code == Code::Aborted && tries < TRIES => {}
                 after => return Ok(Stands::Applied(change(&before, &after?))),
@@ -169,6 +171,7 @@ impl Cluster {
         while let Some(event) = events.next().await {
             let crd = match event {
                 WatchEvent::Applied(object) => Some(object),
+                // The scope names one object, so a list has one or none.
                 WatchEvent::Listed { objects, .. } => objects.into_iter().next(),
                 WatchEvent::Deleted(_) => None,
                 WatchEvent::Failed(message) => {
@@ -185,6 +188,7 @@ impl Cluster {
                 return Ok(kinds(&crd));
             }
             *trouble = "it is not established yet".to_owned();
+            // Another definition has these names. Until somebody deletes it or renames this one, waiting is no use.
             if let Some(refused) = conditions::find(&crd, "NamesAccepted").filter(|c| c["status"] == "False")
             {
                 let why = refused["message"].as_str().unwrap_or_default();
@@ -197,6 +201,7 @@ impl Cluster {
 }
 
 fn change(before: &Value, after: &Value) -> Applied {
+    // The merge does not say whether it changed something. But a server gives a new version only to what has changed.
     let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
     match version(before) == version(after) {
         true => Applied::Unchanged,

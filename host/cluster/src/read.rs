@@ -35,6 +35,7 @@ impl Cluster {
                 until(end, Verb::Get, &named(&secret), self.secret(&secret)).await
             }
             Question::Reachable(_) => self.answers().await,
+            // A cloud answers the first and the last, and core holds the locks.
             Question::Cloud(_) | Question::Lock(_) | Question::Credential(_) => Err(Failure::new(
                 Code::Unimplemented,
                 "the API server does not answer questions of this kind",
@@ -102,6 +103,7 @@ impl Cluster {
                 break;
             }
         }
+        // The cache answers in this order. A policy must not see where an answer comes from.
         let place = |object: &Value| {
             let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
             (text("namespace"), text("name"))
@@ -129,6 +131,7 @@ impl Cluster {
             let path = collection.clone() + &path::query(&pairs);
             match (self.call_list(what, &path).await?, size) {
                 (Some(read), _) => break read,
+                // One object is too large by itself. A shorter page cannot be asked for.
                 (None, Some(1)) => return Err(too_large(what, LARGEST)),
                 (None, _) => size = Some(size.unwrap_or(PAGE) / 2),
             }

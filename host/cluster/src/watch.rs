@@ -172,6 +172,7 @@ impl Watch {
     /// Goes from state to state until a transition shows an event.
     async fn next(&mut self) -> WatchEvent {
         loop {
+            // A transition consumes its state. `Listing` stands in for it meanwhile, and nobody sees that.
             let (next, event) = match std::mem::replace(&mut self.state, State::Listing) {
                 State::Listing => self.list().await,
                 State::Opening(progress) => self.open(progress).await,
@@ -220,7 +221,9 @@ impl Watch {
     }
 
     fn on_list(&mut self, objects: Vec<Object>, version: String) -> Transition {
+        // What the list brings is new, so the same failure is news again.
         self.said = None;
+        // A version that is no number counts as the oldest. Such a list takes nothing out of the cache.
         let listed = WatchEvent::Listed {
             objects,
             version: ResourceVersion(version.parse().unwrap_or_default()),
@@ -273,6 +276,7 @@ impl Watch {
 }
 
 fn on_line(progress: Progress, mut lines: Lines, line: Line) -> Transition {
+    // Only a server that has sent a bookmark can be expected to send the next one.
     lines.bookmarks |= line.event.is_none();
     let version = match line.version.is_empty() {
         true => progress.version,

@@ -34,6 +34,7 @@ impl Cluster {
         } = prepared;
         let answer = match verb {
             Verb::Create => self.create(&body, &[MANAGER]).await,
+            // `prepare` makes no `Get`.
             Verb::Get | Verb::Patch => {
                 self.merge(&object, subresource.as_deref(), &body, &[MANAGER])
                     .await
@@ -41,6 +42,7 @@ impl Cluster {
             Verb::Delete => self.delete(&object, &body).await,
             Verb::Evict => self.evict(&object, &body).await,
         };
+        // The name of an Event follows from its content, so an Event that exists is the same one.
         match (answer, counted) {
             (Err(failure), Some(now)) if failure.code == Code::AlreadyExists => {
                 self.count(&object, now).await
@@ -106,7 +108,9 @@ impl Cluster {
         // The answer to an eviction is a Status and not the Pod, so the Pod is read afterwards. If that read
         // fails, the Pod is evicted all the same: the effect is unknown.
         match self.get(object).await {
+            // It is ending: its grace period runs, or a finalizer holds it.
             Ok(pod) if pod["metadata"]["uid"] == precondition["uid"] => Ok(pod),
+            // Another Pod has the name by now, so the evicted one is gone.
             Ok(_) => Ok(Value::Null),
             Err(failure) if failure.code == Code::NotFound => Ok(Value::Null),
             Err(failure) => Err(failure.effect_unknown()),
@@ -194,10 +198,12 @@ fn guarded(patch: &Value, precondition: Option<&Precondition>) -> Result<Value, 
     let invalid = |what| Failure::new(Code::InvalidArgument, format!("the {what} is not a JSON object"));
     let mut patch = patch.as_object().cloned().ok_or_else(|| invalid("patch"))?;
     let mut metadata = match patch.remove("metadata") {
+        // In a merge patch `null` deletes, and no object can be without metadata.
         None | Some(Value::Null) => serde_json::Map::new(),
         Some(Value::Object(fields)) => fields,
         Some(_) => return Err(invalid("metadata of the patch")),
     };
+    // They replace what the patch says itself: a policy does not choose its own precondition.
     metadata.insert("uid".to_owned(), json!(precondition.uid));
     if let Some(version) = &precondition.resource_version {
         metadata.insert("resourceVersion".to_owned(), json!(version));

@@ -98,6 +98,7 @@ pub(super) fn decode(line: &[u8], scope: &Scope) -> Result<Line, Failure> {
         Some("ADDED" | "MODIFIED") => Some(WatchEvent::Applied(scope.trimmed(&Object::new(object)))),
         Some("DELETED") => Some(WatchEvent::Deleted(scope.trimmed(&Object::new(object)))),
         Some("BOOKMARK") => None,
+        // An `ERROR`, whose object is a Status. A forgotten version (410) comes this way once the watch is open.
         _ => {
             let code = object["code"].as_u64().and_then(|code| u16::try_from(code).ok());
             let status = code.and_then(|code| http::StatusCode::from_u16(code).ok());
