@@ -32,8 +32,8 @@ use tower::{Service, ServiceExt as _};
 /// for this host may still count at the server, and its operator may have lowered the limit
 /// (`--http2-max-streams-per-connection`).
 const MOST: usize = 50;
-/// A client with nothing under way is kept as long as those before it have room for no more requests than this. Otherwise
-/// each call beside clients that are full of watches would have to connect first.
+/// A client with nothing under way is kept as long as those before it have room for no more requests than this.
+/// Otherwise each call beside clients that are full of watches would have to connect first.
 const SPARE: usize = MOST / 2;
 
 /// Sends each request on a client that has room for it.
