@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use polity_cluster::Cluster;
-use polity_core::binding::{
-    self, API_VERSION, Binding, BindingSpec, KIND, Limits, LoadedPolicy, PolicySource,
-};
+use polity_core::binding::{self, Binding, BindingSpec, Limits, LoadedPolicy, PolicySource};
 use polity_core::call::{Scope, WatchEvent, Write};
-use polity_core::contract::{Failure, Kind, ListQuery, Manifest, Precondition, Question, Role};
+use polity_core::contract::{Manifest, Precondition, Role};
 use polity_core::controller::Health;
 use polity_core::grants::{self, Grants};
 use polity_core::object::Object;
@@ -22,6 +20,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::binding_objects::kind;
 use crate::clouds::Clouds;
 use crate::configuration::configuration;
 use crate::connections::StampInUse;
@@ -42,10 +41,7 @@ const LOOK_AGAIN_EVERY: std::time::Duration = std::time::Duration::from_secs(10)
 /// The scope of the watch for bindings.
 pub(crate) fn scope() -> Scope {
     Scope {
-        kind: Kind {
-            api_version: API_VERSION.into(),
-            kind: KIND.into(),
-        },
+        kind: kind(),
         namespace: None,
         name: None,
         node: None,
@@ -455,24 +451,6 @@ fn load_guarded(policies: &Policies, clouds: &Clouds, object: &Object) -> Result
         })
 }
 
-/// The bindings in the cluster.
-///
-/// # Errors
-/// They cannot be read.
-pub(crate) async fn standing(cluster: &Cluster) -> Result<Vec<Value>, Failure> {
-    let query = ListQuery {
-        latest: true,
-        ..ListQuery::all(Kind {
-            api_version: API_VERSION.into(),
-            kind: KIND.into(),
-        })
-    };
-    match cluster.read(&Question::Objects(query)).await? {
-        Value::Array(bindings) => Ok(bindings),
-        _ => Ok(Vec::new()),
-    }
-}
-
 /// Loads all that a binding names, and checks that it fits together.
 pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Result<Ready> {
     let spec = object.at("spec").unwrap_or_default();
@@ -635,9 +613,4 @@ fn created(object: &Object) -> u64 {
         .filter(u8::is_ascii_digit)
         .take(14)
         .fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
-}
-
-/// Whether a manifest is a PolicyBinding.
-pub(crate) fn is_binding(object: &Value) -> bool {
-    object["apiVersion"] == binding::API_VERSION && object["kind"] == binding::KIND
 }

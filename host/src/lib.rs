@@ -10,6 +10,7 @@
 
 mod adapters;
 pub mod applied;
+mod binding_objects;
 mod bindings;
 pub mod cli;
 pub mod clock;

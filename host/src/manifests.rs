@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use crate::applied::Applied;
-use crate::bindings::{self, Ready, is_binding};
+use crate::binding_objects::{is_binding, standing};
+use crate::bindings::{self, Ready};
 use crate::clouds::Clouds;
 use crate::connections;
 use crate::crds;
@@ -124,7 +125,7 @@ impl Manifests {
     /// cluster. Compiling takes real time, which a fast clock would turn into hours. Errors are reported when
     /// the policy is loaded.
     pub(crate) async fn compile(&self, cluster: &Cluster, policies: &Arc<Policies>) {
-        let standing = bindings::standing(cluster).await.unwrap_or_default();
+        let standing = standing(cluster).await.unwrap_or_default();
         let later = self.scenario.iter().flat_map(Scenario::bindings);
         let compile = |binding: &Value| {
             let (policies, binding) = (policies.clone(), binding.clone());

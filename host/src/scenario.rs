@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::bindings::is_binding;
+use crate::binding_objects::is_binding;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::data::Data;

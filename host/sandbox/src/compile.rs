@@ -10,8 +10,8 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::confined::{self, Bounds, Confined, Stopped};
-use crate::engine::hex;
 use crate::error::{LoadError, cut};
+use crate::hex::hex;
 use crate::settings::{Allocation, compiling_config};
 use crate::shape;
 

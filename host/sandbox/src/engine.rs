@@ -13,6 +13,7 @@ use crate::compile::{self, Compiler, KeepsCode};
 use crate::confined::Bounds;
 use crate::driver::Driver;
 use crate::error::LoadError;
+use crate::hex::hex;
 use crate::load;
 use crate::policy::Policy;
 use crate::settings::{Allocation, EPOCH, engine_config};
@@ -241,8 +242,4 @@ impl Compiled {
 /// need.
 fn compile_memory(size: usize) -> u64 {
     (192 << 20) + 128 * size as u64
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

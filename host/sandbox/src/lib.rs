@@ -29,6 +29,7 @@ mod convert;
 pub mod driver;
 mod engine;
 mod error;
+mod hex;
 mod load;
 mod manifest;
 mod memory;

@@ -17,6 +17,7 @@ use super::LEASE;
 use super::connection::Connection;
 use super::run::{identity, recorder, unpredictable};
 use super::stopping::{Signals, Stopping};
+use crate::binding_objects::is_binding;
 use crate::bindings;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
@@ -183,7 +184,7 @@ pub(super) fn read_binding(file: &Path, node: &str) -> Result<Value> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", at()))?;
     let text = text.replace(NODE, node);
     let mut binding: Value = serde_yaml_ng::from_str(&text).with_context(at)?;
-    if !bindings::is_binding(&binding) {
+    if !is_binding(&binding) {
         bail!("{}: expected one PolicyBinding", at());
     }
     let governs = &binding["spec"]["governs"];

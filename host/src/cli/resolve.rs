@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::connection::Connection;
 use super::recorded::KindName;
-use crate::bindings::standing;
+use crate::binding_objects::standing;
 use crate::clock::Clock;
 use crate::progress::{Format, say};
 

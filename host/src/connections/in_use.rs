@@ -10,7 +10,7 @@ use polity_core::contract::{Failure, ListQuery, Question};
 use polity_core::object::Object;
 use serde_json::Value;
 
-use crate::bindings::standing;
+use crate::binding_objects::standing;
 use crate::selection::Selection;
 
 /// A driver cannot find what the one before it created.
