@@ -203,8 +203,9 @@ impl Course {
 
     /// Watches the conditions and sends the index of each step whose condition holds, once. A step without a
     /// condition is due at its time.
-    fn watch_conditions(&mut self) -> mpsc::UnboundedReceiver<usize> {
-        let (tells, held) = mpsc::unbounded_channel();
+    fn watch_conditions(&mut self) -> mpsc::Receiver<usize> {
+        // Each step sends once, so that no sender waits.
+        let (tells, held) = mpsc::channel(self.steps.len().max(1));
         for (index, step) in self.steps.clone().into_iter().enumerate() {
             if self.position.steps[index] != Progress::Waiting {
                 continue;
@@ -219,7 +220,7 @@ impl Course {
                 clock.sleep(earliest - clock.now().unix).await;
                 condition.wait(&cluster).await;
                 // The receiver is gone once the host ends.
-                let _ = tells.send(index);
+                let _ = tells.send(index).await;
             });
         }
         held
