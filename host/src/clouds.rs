@@ -10,7 +10,7 @@ use polity_clouds::{Cloud, Opening, SecretResolver, Storage, node};
 use polity_core::binding::CloudRef;
 use serde_json::Value;
 
-use crate::adapters::{SIM, adapter};
+use crate::adapters::adapter;
 use crate::clock::Clock;
 use crate::connections::{self, Connections};
 use crate::data::Data;
@@ -24,20 +24,19 @@ pub struct Clouds {
     secrets: Arc<dyn SecretResolver>,
     data: Option<Arc<Data>>,
     seed: u64,
-    /// The scenario's configuration of the simulated cloud. It replaces that of the bindings.
-    scenario: Option<Value>,
+    /// A configuration that replaces those of the bindings.
+    configuration: Option<Value>,
     /// Whether this host may govern the machine on which it runs.
     own_node: bool,
-    /// Reports that a cloud is only simulated. Set where objects are those of a real cluster.
-    tells: Option<Arc<Tells>>,
+    on_open: Option<Arc<OnOpen>>,
     open: Arc<Mutex<BTreeMap<String, Open>>>,
     /// The clouds that are reached through drivers.
     connections: Option<Arc<Connections>>,
     through: Option<Arc<Through>>,
 }
 
-/// A function that reports a message to the person who runs the host.
-type Tells = dyn Fn(&str) + Send + Sync;
+/// A function that is called with each cloud that is opened, and with its name.
+type OnOpen = dyn Fn(&str, &dyn Cloud) + Send + Sync;
 
 /// A function that wraps a cloud.
 type Through = dyn Fn(Arc<dyn Cloud>) -> Arc<dyn Cloud> + Send + Sync;
@@ -48,22 +47,23 @@ struct Open {
 }
 
 impl Clouds {
-    /// No cloud is open yet. With `data`, the simulated cloud is stored in that folder.
+    /// No cloud is open yet. A cloud that has a state keeps it in the folder `data`, if there is one. Where
+    /// `configuration` is given, it replaces those of the bindings.
     pub fn new(
         clock: Arc<Clock>,
         secrets: Arc<dyn SecretResolver>,
         data: Option<Arc<Data>>,
         seed: u64,
-        scenario: Option<Value>,
+        configuration: Option<Value>,
     ) -> Self {
         Clouds {
             clock,
             secrets,
             data,
             seed,
-            scenario,
+            configuration,
             own_node: false,
-            tells: None,
+            on_open: None,
             open: Arc::default(),
             connections: None,
             through: None,
@@ -87,9 +87,9 @@ impl Clouds {
         self
     }
 
-    /// Objects are those of a real cluster: `tells` is called for each cloud that is only simulated.
-    pub fn among_real_objects(mut self, tells: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.tells = Some(Arc::new(tells));
+    /// Calls a function with each cloud that is opened, and with its name.
+    pub fn on_open(mut self, call: impl Fn(&str, &dyn Cloud) + Send + Sync + 'static) -> Self {
+        self.on_open = Some(Arc::new(call));
         self
     }
 
@@ -126,7 +126,7 @@ impl Clouds {
             connections::check_reference(&cloud.name, cloud.configuration.as_ref())?;
             return connections.open(&cloud.name);
         }
-        let configuration = self.scenario.clone().or_else(|| cloud.configuration.clone());
+        let configuration = self.configuration.clone().or_else(|| cloud.configuration.clone());
         // The name is checked before a file is read or a cloud is shared under it.
         let adapter = adapter(&cloud.name).map_err(|e| match self.connections {
             Some(_) => anyhow!("{e}, and there is no CloudConnection of this name"),
@@ -160,8 +160,8 @@ impl Clouds {
             storage,
         };
         let opened = (adapter.open)(opening)?;
-        if let (Some(tells), true) = (&self.tells, cloud.name == SIM) {
-            tells(&simulated(&cloud.name, self.data.as_deref()));
+        if let Some(on_open) = &self.on_open {
+            on_open(&cloud.name, &*opened);
         }
         open.insert(
             cloud.name.clone(),
@@ -180,20 +180,6 @@ impl Clouds {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Open>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The message that a cloud is only simulated.
-fn simulated(cloud: &str, data: Option<&Data>) -> String {
-    match data {
-        Some(data) => format!(
-            "the cloud {cloud} is a simulation: what it makes exists in {} only",
-            data.path().display()
-        ),
-        None => format!(
-            "the cloud {cloud} is a simulation: what it makes exists in this process only, and is forgotten when it ends \
-             (--data DIR keeps it)"
-        ),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use polity_clouds::BoxFuture;
 use polity_cluster::Cluster;
 use polity_core::object::Object;
 
@@ -33,6 +34,6 @@ pub struct Config {
     pub local: Option<Vec<Object>>,
     /// The bindings and namespaces that the host is for.
     pub selection: Selection,
-    /// Whether the host plays the kubelets of simulated machines.
-    pub kubelets: bool,
+    /// What goes on beside the event loop, from the start of the host to its end.
+    pub beside: Option<BoxFuture<'static, ()>>,
 }

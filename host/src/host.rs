@@ -5,7 +5,6 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::config::Config;
 use crate::engine::{Engine, Handle};
-use crate::sim;
 
 /// Starts hosts.
 pub struct Host;
@@ -22,19 +21,17 @@ impl Host {
         Host::start_changed(config, |engine| engine.set_guards(guards))
     }
 
-    fn start_changed(config: Config, change: impl FnOnce(&mut Engine)) -> Running {
+    fn start_changed(mut config: Config, change: impl FnOnce(&mut Engine)) -> Running {
         let clock = config.clock.clone();
-        let kubelets = config.kubelets.then(|| {
-            let (cluster, clouds) = (config.cluster.clone(), config.clouds.clone());
-            tokio::spawn(sim::play_kubelets(clock.clone(), cluster, clouds)).abort_handle()
-        });
+        let beside = config.beside.take();
+        let beside = beside.map(|work| tokio::spawn(work).abort_handle());
         let (mut engine, handle) = Engine::new(config);
         change(&mut engine);
         let engine = tokio::spawn(engine.run());
         clock.start();
         Running {
             engine,
-            kubelets,
+            beside,
             handle,
         }
     }
@@ -43,7 +40,7 @@ impl Host {
 /// A running host.
 pub struct Running {
     engine: JoinHandle<()>,
-    kubelets: Option<AbortHandle>,
+    beside: Option<AbortHandle>,
     handle: Handle,
 }
 
@@ -125,7 +122,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.kubelets.iter().for_each(AbortHandle::abort);
+        self.beside.iter().for_each(AbortHandle::abort);
     }
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use polity_clouds::{Cloud, Millis};
+use polity_clouds::{BoxFuture, Cloud, Millis};
 use polity_cluster::Cluster;
+use polity_core::binding::BindingSpec;
 use polity_core::contract::{Answer, Failure};
 use polity_core::time::Unix;
 use serde_json::Value;
@@ -15,8 +16,20 @@ use crate::clouds::Clouds;
 use crate::data::Data;
 use crate::install::Target;
 
-pub(crate) fn has_unfinished_faults(_: &dyn Cloud) -> bool {
+pub(crate) fn is_outdated(_: &str) -> bool {
     false
+}
+
+pub(crate) fn notice(_: &str, _: &dyn Cloud, _: Option<&Data>) -> Option<String> {
+    None
+}
+
+pub(crate) fn unfinished(_: Option<&Running>, _: &Clouds) -> Vec<String> {
+    Vec::new()
+}
+
+pub(crate) fn rights(_: &BindingSpec) -> &'static [(&'static str, &'static [&'static str])] {
+    &[]
 }
 
 pub(crate) fn begin(_: &Clouds, _: Unix) {}
@@ -108,14 +121,11 @@ impl Verdict {
 pub enum Running {}
 
 impl Running {
-    pub(crate) fn steps_left(&self) -> usize {
-        match *self {}
-    }
-
     pub(crate) fn steps_failed(&self) -> usize {
         match *self {}
     }
 }
 
-/// Returns at once: there are no simulated machines.
-pub async fn play_kubelets(_: Arc<Clock>, _: Arc<Cluster>, _: Arc<Clouds>) {}
+pub(crate) fn kubelets(_: &Arc<Clock>, _: &Arc<Cluster>, _: &Arc<Clouds>) -> Option<BoxFuture<'static, ()>> {
+    None
+}

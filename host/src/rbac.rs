@@ -13,6 +13,8 @@ use polity_core::binding::{API_VERSION, BindingSpec, Grant, KindGrant, SecretGra
 use polity_core::contract::{Kind, Manifest};
 use serde_json::{Value, json};
 
+use crate::sim;
+
 /// The verbs for reading and watching objects.
 const LOOK: [&str; 3] = ["get", "list", "watch"];
 
@@ -134,12 +136,8 @@ impl Allowed {
         for grant in &spec.grants {
             self.grant(cluster, lease, &own, grant).await?;
         }
-        let simulated = spec
-            .cloud
-            .as_ref()
-            .is_some_and(|cloud| cloud.name == crate::adapters::SIM);
-        if simulated && spec.grants.iter().any(makes_nodes) {
-            self.play_kubelets();
+        for (resource, verbs) in sim::rights(spec) {
+            self.add(Place::Cluster, target("", resource, None), verbs);
         }
         Ok(())
     }
@@ -238,14 +236,6 @@ impl Allowed {
                 self.add(place, target("", resource, Some(name)), &["get"]);
             }
         }
-    }
-
-    /// Adds the Nodes of simulated machines, which the host writes as their kubelets.
-    fn play_kubelets(&mut self) {
-        let on = |resource: &str| target("", resource, None);
-        self.add(Place::Cluster, on("nodes"), &["get", "create", "patch", "delete"]);
-        self.add(Place::Cluster, on("nodes/status"), &["patch"]);
-        self.add(Place::Cluster, on("pods"), &["get", "list", "delete"]);
     }
 
     fn add(&mut self, place: Place, target: Target, verbs: &[&'static str]) {
@@ -359,12 +349,6 @@ fn places(namespaces: Option<&[String]>, own: &[&str], namespaced: bool) -> Vec<
     }
 }
 
-/// Whether a grant lets machines of the simulated cloud become nodes.
-fn makes_nodes(grant: &Grant) -> bool {
-    let does = |name: &String| name == "*" || ["machine.", "kubeadm."].iter().any(|of| name.starts_with(of));
-    matches!(grant, Grant::Cloud(names) if names.iter().any(does))
-}
-
 /// Whether the policy writes more of a primary than its status: a finalizer or other paths.
 fn writes_the_object_itself(manifest: &Manifest) -> bool {
     let beside_status = |path: &String| path != "status" && !path.starts_with("status.");
@@ -428,17 +412,6 @@ mod tests {
             {"apiGroups": [""], "resources": ["nodes"], "verbs": ["patch"], "resourceNames": ["node-1"]},
         ]);
         assert_eq!(rules(&allowed, "ClusterRole"), expected);
-    }
-
-    #[test]
-    fn machines_of_pools_become_nodes_by_kubeadm() {
-        let cloud = |name: &str| Grant::Cloud(vec![name.to_owned()]);
-        for makes in ["machine.*", "machine.create", "kubeadm.*", "*"] {
-            assert!(makes_nodes(&cloud(makes)), "{makes}");
-        }
-        for does_not in ["vm.*", "pool.*", "node.*"] {
-            assert!(!makes_nodes(&cloud(does_not)), "{does_not}");
-        }
     }
 
     #[test]

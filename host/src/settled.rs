@@ -67,14 +67,7 @@ impl Settling<'_> {
                 return vec!["the host stopped".into()];
             };
             let mut stuck = unsettled(self.overview, &view);
-            if let Some(left) = self.running.map(Running::steps_left).filter(|left| *left > 0) {
-                stuck.push(format!("the scenario has {left} steps left"));
-            }
-            for cloud in self.clouds.all() {
-                if sim::has_unfinished_faults(&*cloud) {
-                    stuck.push("the scenario's faults have not all happened".into());
-                }
-            }
+            stuck.extend(sim::unfinished(self.running, self.clouds));
             if stuck.is_empty() || clock.now().boot >= end {
                 return stuck;
             }

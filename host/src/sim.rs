@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use polity_clouds::{BoxFuture, Cloud};
 use polity_cluster::Cluster;
+use polity_core::binding::{BindingSpec, Grant};
 use polity_core::call::Write;
 use polity_core::contract::{Answer, Code, Failure, Question};
 use polity_core::time::Unix;
@@ -12,15 +13,65 @@ use polity_sim::kubelets::{self, Objects};
 use polity_sim::{Sim, Simulated as _};
 use serde_json::{Value, json};
 
+use crate::adapters::SIM;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
+use crate::data::Data;
 
 pub use crate::scenario::{Position, Running, Scenario};
 
-/// Whether the scenario of a cloud has faults that have not happened yet.
-pub(crate) fn has_unfinished_faults(cloud: &dyn Cloud) -> bool {
-    let sim = cloud.simulation();
-    sim.is_some_and(|sim| sim.inspect(|sim, now| sim.has_unfinished_faults(now)))
+/// Whether a file of the data folder is one in which older versions kept the simulated cloud.
+pub(crate) fn is_outdated(file: &str) -> bool {
+    file == "cloud-sim.json"
+}
+
+/// What a person must know about an open cloud among objects that are real: that it is only simulated.
+pub(crate) fn notice(name: &str, cloud: &dyn Cloud, data: Option<&Data>) -> Option<String> {
+    cloud.simulation()?;
+    Some(match data {
+        Some(data) => format!(
+            "the cloud {name} is a simulation: what it makes exists in {} only",
+            data.path().display()
+        ),
+        None => format!(
+            "the cloud {name} is a simulation: what it makes exists in this process only, and is forgotten when it ends \
+             (--data DIR keeps it)"
+        ),
+    })
+}
+
+/// What a scenario still has to do, for a person.
+pub(crate) fn unfinished(running: Option<&Running>, clouds: &Clouds) -> Vec<String> {
+    let left = running.map(Running::steps_left).filter(|left| *left > 0);
+    let mut unfinished: Vec<String> = left
+        .map(|left| format!("the scenario has {left} steps left"))
+        .into_iter()
+        .collect();
+    let all = clouds.all();
+    let with_faults = all.iter().filter_map(|cloud| cloud.simulation());
+    let with_faults = with_faults.filter(|sim| sim.inspect(|sim, now| sim.has_unfinished_faults(now)));
+    unfinished.extend(with_faults.map(|_| "the scenario's faults have not all happened".to_owned()));
+    unfinished
+}
+
+/// The rights in the whole cluster that a host needs beside those of a binding's grants: it writes the Nodes of
+/// simulated machines as their kubelets.
+pub(crate) fn rights(spec: &BindingSpec) -> &'static [(&'static str, &'static [&'static str])] {
+    let is_simulated = spec.cloud.as_ref().is_some_and(|cloud| cloud.name == SIM);
+    match is_simulated && spec.grants.iter().any(makes_nodes) {
+        true => &[
+            ("nodes", &["get", "create", "patch", "delete"]),
+            ("nodes/status", &["patch"]),
+            ("pods", &["get", "list", "delete"]),
+        ],
+        false => &[],
+    }
+}
+
+/// Whether a grant lets machines of the simulated cloud become nodes.
+fn makes_nodes(grant: &Grant) -> bool {
+    let does = |name: &String| name == "*" || ["machine.", "kubeadm."].iter().any(|of| name.starts_with(of));
+    matches!(grant, Grant::Cloud(names) if names.iter().any(does))
 }
 
 /// Lets the times of each scenario count from this moment, however long it took to open
@@ -58,6 +109,16 @@ pub(crate) async fn revoke(clouds: &Clouds, token: &str) -> Result<(), Failure> 
     Ok(())
 }
 
+/// The kubelets of simulated machines, for a host that plays them itself.
+pub(crate) fn kubelets(
+    clock: &Arc<Clock>,
+    cluster: &Arc<Cluster>,
+    clouds: &Arc<Clouds>,
+) -> Option<BoxFuture<'static, ()>> {
+    let playing = play_kubelets(clock.clone(), cluster.clone(), clouds.clone());
+    Some(Box::pin(playing))
+}
+
 /// Plays the kubelets of simulated machines as long as the future is polled.
 pub async fn play_kubelets(clock: Arc<Clock>, cluster: Arc<Cluster>, clouds: Arc<Clouds>) {
     kubelets::play(clock, Arc::new(ApiServer(cluster)), move || clouds.all()).await;
@@ -77,5 +138,21 @@ impl Objects for ApiServer {
 
     fn apply(&self, object: Value) -> BoxFuture<'_, Result<(), Failure>> {
         Box::pin(async move { self.0.apply(&object).await.map(drop) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_of_pools_become_nodes_by_kubeadm() {
+        let cloud = |name: &str| Grant::Cloud(vec![name.to_owned()]);
+        for makes in ["machine.*", "machine.create", "kubeadm.*", "*"] {
+            assert!(makes_nodes(&cloud(makes)), "{makes}");
+        }
+        for does_not in ["vm.*", "pool.*", "node.*"] {
+            assert!(!makes_nodes(&cloud(does_not)), "{does_not}");
+        }
     }
 }

@@ -11,9 +11,7 @@ use polity_standalone::{Access, Api, Store};
 use crate::clock::Clock;
 use crate::data::{Data, OBJECTS};
 use crate::private;
-
-/// The file in which older versions kept the simulated cloud.
-const OLD_SIM: &str = "cloud-sim.json";
+use crate::sim;
 
 /// Opens the embedded API, in the data folder if one is given.
 pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
@@ -33,15 +31,15 @@ pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
     Ok(Api::new(Arc::new(store)))
 }
 
-/// Refuses a data folder that holds only one of two parts that belong together. Machines of a simulated cloud
-/// without their objects would be orphans, or be taken for those of other objects. Objects without their
-/// cloud would lose all their machines; the cloud in an old file is not read, so it counts as missing.
+/// Refuses a data folder that holds only one of two parts that belong together. Machines of a cloud without
+/// their objects would be orphans, or be taken for those of other objects. Objects without their cloud would
+/// lose all their machines; the cloud in an outdated file is not read, so it counts as missing.
 fn refuse_what_does_not_go_together(data: &Data) -> Result<()> {
     let (has_objects, clouds) = data.holds()?;
     let path = data.path().display();
-    if clouds.iter().any(|cloud| cloud == OLD_SIM) {
+    if let Some(outdated) = clouds.iter().find(|cloud| sim::is_outdated(cloud)) {
         bail!(
-            "{path} holds {OLD_SIM}, which an older version wrote and this version cannot read: start with an empty folder"
+            "{path} holds {outdated}, which an older version wrote and this version cannot read: start with an empty folder"
         );
     }
     if let (false, Some(cloud)) = (has_objects, clouds.first()) {

@@ -146,7 +146,7 @@ impl NodeAgent {
             )),
             local: Some(vec![binding]),
             selection: Selection::default(),
-            kubelets: false,
+            beside: None,
         }))
     }
 

@@ -43,15 +43,20 @@ use crate::timekeeping::{self, Timekeeper};
 /// The default deadline of `--until-settled`: an hour of the host's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
 
-/// Run the host: standalone with an embedded API and a simulated cloud, or against a cluster.
+// The feature `sim` adds its own sentences to the help texts. A build without it does not mention the simulation.
+/// Run the host: standalone with an embedded API, or against a cluster.
 ///
-/// Without --kubeconfig, --context or --in-cluster the host runs standalone, with an embedded Kubernetes API
-/// and a simulated cloud. It then needs nothing else. The host first applies the given files and the
-/// CustomResourceDefinitions of the bindings' policies.
+/// Without --kubeconfig, --context or --in-cluster the host runs standalone, with an embedded Kubernetes API.
+/// The host first applies the given files and the CustomResourceDefinitions of the bindings' policies.
+#[cfg_attr(
+    feature = "sim",
+    doc = "",
+    doc = " The cloud `sim` is a simulation. With it, standalone needs nothing else."
+)]
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// Manifests to apply: files, or folders with .yaml, .yml and .json files. One manifest may be a
-    /// Scenario.
+    /// Manifests to apply: files, or folders with .yaml, .yml and .json files.
+    #[cfg_attr(feature = "sim", doc = " One manifest may be a Scenario.")]
     #[arg(value_name = "DIR|FILE")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -61,9 +66,12 @@ pub(super) struct Run {
     /// Take the PolicyBindings with these labels, and leave the others to other hosts: `team=red`.
     #[arg(long, value_name = "SELECTOR", value_parser = label_selector, help_heading = "Cluster")]
     binding_selector: Option<LabelSelector>,
-    /// Keep the state in this folder: recordings, the simulated cloud, and in standalone all objects. A
-    /// restart with the same folder continues: a scenario goes on where it stood, and only manifests that
-    /// changed are applied again.
+    /// Keep the state in this folder: recordings, and in standalone all objects. A restart with the same folder
+    /// continues: only manifests that changed are applied again.
+    #[cfg_attr(
+        feature = "sim",
+        doc = " The simulated cloud is kept, too, and a scenario goes on where it stood."
+    )]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Serve the embedded API on this loopback port (0: any free port) and write a kubeconfig.
@@ -77,9 +85,9 @@ pub(super) struct Run {
         help_heading = "Standalone"
     )]
     write_kubeconfig: PathBuf,
-    /// The speed of the clock, as a multiple of real time. The default is the scenario's speed, otherwise 1.
-    /// With `max` the clock jumps to the next event whenever nothing is left to do: an hour takes only as
-    /// long as the work in it.
+    /// The speed of the clock, as a multiple of real time. The default is 1. With `max` the clock jumps to the
+    /// next event whenever nothing is left to do: an hour takes only as long as the work in it.
+    #[cfg_attr(feature = "sim", doc = " A scenario can have another default.")]
     #[arg(long, value_name = "N|max", help_heading = "Standalone")]
     speed: Option<Speed>,
     /// Replace existing CustomResourceDefinitions of the cluster: by those in the given files, and for those
@@ -94,12 +102,16 @@ pub(super) struct Run {
     /// Allow bindings to name policy crates, which cargo builds. Standalone always allows it.
     #[arg(long)]
     build_crates: bool,
-    /// Exit 0 when every governed object is settled, denied or gone, every step of the scenario is done, and
-    /// its expectations hold. Exit 1 at the deadline, and print which objects are stuck and why.
+    /// Exit 0 when every governed object is settled, denied or gone. Exit 1 at the deadline, and print which
+    /// objects are stuck and why.
+    #[cfg_attr(
+        feature = "sim",
+        doc = " For a scenario, exit 0 only if all its steps are done and its expectations hold."
+    )]
     #[arg(long)]
     until_settled: bool,
-    /// When --until-settled gives up, by the host's clock, for example `10m`. The default is the scenario's
-    /// deadline, otherwise 1h.
+    /// When --until-settled gives up, by the host's clock, for example `10m`. The default is 1h.
+    #[cfg_attr(feature = "sim", doc = " A scenario can have another default.")]
     #[arg(long, value_name = "DURATION", value_parser = millis)]
     deadline: Option<Millis>,
     /// Record every pass in this folder and keep them all. Without it the newest 64 MiB are kept: in the data
@@ -325,7 +337,12 @@ impl Run {
         let mut clouds = Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud)
             .with_connections(connections.clone());
         if !self.is_standalone() {
-            clouds = clouds.among_real_objects(move |message| say(format, message));
+            let kept = data.clone();
+            clouds = clouds.on_open(move |name, cloud| {
+                if let Some(notice) = sim::notice(name, cloud, kept.as_deref()) {
+                    say(format, &notice);
+                }
+            });
         }
         let clouds = Arc::new(clouds);
 
@@ -380,7 +397,7 @@ impl Run {
             observer: Box::new(Watched::new(progress, metrics.clone(), traces)),
             local: None,
             selection: self.selection(),
-            kubelets: true,
+            beside: sim::kubelets(&clock, &cluster, &clouds),
         });
         if let Some(endpoint) = endpoint {
             tokio::spawn(endpoint.serve(host.handle().clone(), metrics));

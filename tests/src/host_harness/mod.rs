@@ -288,8 +288,8 @@ impl Site {
             observer,
             local: local.map(|binding| vec![binding]),
             selection: Selection::default(),
-            // Those of the site outlive its hosts.
-            kubelets: false,
+            // The kubelets of the site outlive its hosts.
+            beside: None,
         };
         let running = host::Host::start_unguarded(config, self.guards);
         wire.outputs().are_of(running.abort_handle());
