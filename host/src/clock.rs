@@ -79,6 +79,7 @@ impl Clock {
     }
 
     /// A clock that starts at this time and follows the runtime's timer, which tests can pause.
+    #[cfg(feature = "simulation")]
     pub fn of_runtime(unix: Unix) -> Self {
         Clock {
             speed: Speed::REAL,

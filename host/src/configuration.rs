@@ -1,13 +1,12 @@
 //! Checks the configurations of policies against the schemas that policies bring. A schema is untrusted.
 
 use std::process::ExitCode;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use jsonschema::PatternOptions;
 use polity_core::contract::{Manifest, with_defaults};
-use polity_sandbox::{Bounds, Compiler, Stopped};
+use polity_sandbox::{Bounds, Compiler};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -39,6 +38,7 @@ pub(crate) fn configuration(
     let name = shortened(&manifest.name, MISTAKE);
     policies.turns().take(&work, |_| {
         let checked = match policies.compiler() {
+            #[cfg(feature = "simulation")]
             Compiler::InProcess => in_process(&input),
             Compiler::Child(confined) => confined.run(&["configuration"], input.as_bytes(), BOUNDS),
         };
@@ -53,13 +53,14 @@ pub(crate) fn configuration(
     Ok(config)
 }
 
-/// Checks on a thread, which is left behind if it takes too long. For tests only.
-fn in_process(input: &str) -> Result<Result<Vec<u8>, String>, Stopped> {
-    let (sender, receiver) = mpsc::channel();
+/// Checks on a thread, which is left behind if it takes too long.
+#[cfg(feature = "simulation")]
+fn in_process(input: &str) -> Result<Result<Vec<u8>, String>, polity_sandbox::Stopped> {
+    let (sender, receiver) = std::sync::mpsc::channel();
     let input = input.as_bytes().to_vec();
     std::thread::spawn(move || sender.send(check(&input)));
     let checked = receiver.recv_timeout(BOUNDS.processor);
-    checked.map_err(|_| Stopped::Time(BOUNDS.processor))
+    checked.map_err(|_| polity_sandbox::Stopped::Time(BOUNDS.processor))
 }
 
 /// The confined process: reads a schema and a configuration, and writes the configuration's errors or

@@ -94,7 +94,11 @@ impl Running {
         }
         Ok(false)
     }
+}
 
+/// For tests, which crash hosts and look at their ends.
+#[cfg(feature = "simulation")]
+impl Running {
     /// Waits for the end of a host that was told to stop.
     ///
     /// # Errors

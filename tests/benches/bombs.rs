@@ -137,10 +137,9 @@ async fn measure() {
         std::fs::write(folder.path().join(name), bytes).expect("written");
     }
     let mut site = Site::new(1, None);
-    let sandbox = Sandbox::new(SandboxConfig {
-        compiler: Compiler::Child(Confined::program(env!("CARGO_BIN_EXE_polity-under-test"))),
-        ..SandboxConfig::default()
-    });
+    let sandbox = Sandbox::new(SandboxConfig::new(Compiler::Child(Confined::program(env!(
+        "CARGO_BIN_EXE_polity-under-test"
+    )))));
     site.load_with(Arc::new(sandbox.expect("an engine")), folder.path());
     let quiet_ones = Manifests {
         bindings: vec![machines(), things()],

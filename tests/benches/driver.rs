@@ -14,7 +14,7 @@ use polity_core::contract::Failure;
 use polity_drivers::{Connection, Credentials, CurrentTransport, DriverCloud, Rates};
 use polity_http::login::Values;
 use polity_http::{Address, Pace, Rate, Tls, Transport};
-use polity_sandbox::{Sandbox, SandboxConfig};
+use polity_sandbox::{Compiler, Sandbox, SandboxConfig};
 use polity_tests::guests;
 use polity_tests::moto::Moto;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ impl Credentials for Keys {
 }
 
 fn cloud(moto: &Moto) -> DriverCloud {
-    let sandbox = Sandbox::new(SandboxConfig::default()).expect("an engine");
+    let sandbox = Sandbox::new(SandboxConfig::new(Compiler::InProcess)).expect("an engine");
     let driver = std::fs::read(guests::folder().join("polity_driver_aws.wasm")).expect("it is built");
     let driver = sandbox.load_driver(&driver).expect("it loads");
     let address = Address::read(&format!("http://{}", moto.address())).expect("an address");

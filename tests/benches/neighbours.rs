@@ -121,10 +121,9 @@ async fn measure(greed: Option<&str>) -> Measured {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("hostile.wasm"), guests::hostile()).expect("written");
     let mut site = Site::new(1, None);
-    let sandbox = Sandbox::new(SandboxConfig {
-        compiler: Compiler::Child(Confined::program(env!("CARGO_BIN_EXE_polity-under-test"))),
-        ..SandboxConfig::default()
-    });
+    let sandbox = Sandbox::new(SandboxConfig::new(Compiler::Child(Confined::program(env!(
+        "CARGO_BIN_EXE_polity-under-test"
+    )))));
     site.load_with(Arc::new(sandbox.expect("an engine")), folder.path());
     let polite = (0..POLITE).map(|n| in_namespace("polite", thing(&format!("polite-{n}"), "behave")));
     site.apply(&Manifests {

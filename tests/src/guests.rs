@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use polity_sandbox::{Policy, Sandbox, SandboxConfig};
+use polity_sandbox::{Compiler, Policy, Sandbox, SandboxConfig};
 
 /// The folder with all of them: `capv_machine.wasm` and so on.
 pub fn folder() -> &'static Path {
@@ -224,7 +224,7 @@ pub fn verbatim_retry() -> &'static [u8] {
 fn patient() -> SandboxConfig {
     SandboxConfig {
         compile_time: std::time::Duration::from_secs(3_600),
-        ..SandboxConfig::default()
+        ..SandboxConfig::new(Compiler::InProcess)
     }
 }
 

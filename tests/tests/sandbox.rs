@@ -11,7 +11,7 @@ use polity_tests::guests;
 
 fn sandbox() -> &'static Sandbox {
     static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
-    SANDBOX.get_or_init(|| Sandbox::new(SandboxConfig::default()).expect("an engine"))
+    SANDBOX.get_or_init(|| Sandbox::new(SandboxConfig::new(Compiler::InProcess)).expect("an engine"))
 }
 
 fn hostile() -> Arc<Policy> {
@@ -99,7 +99,7 @@ fn a_component_of_another_version_of_the_contract_is_refused() {
 fn a_policy_that_is_too_large_is_refused_before_it_is_compiled() {
     let small = Sandbox::new(SandboxConfig {
         largest: 1_000,
-        ..SandboxConfig::default()
+        ..SandboxConfig::new(Compiler::InProcess)
     })
     .expect("an engine");
     let refused = small.load(guests::hostile());
@@ -322,7 +322,7 @@ fn limits_as_large_as_numbers_go_are_limits() {
 fn machine_code_is_kept_by_its_bytes_and_dropped_when_nobody_runs_it() {
     let sandbox = Sandbox::new(SandboxConfig {
         kept_code: 0,
-        ..SandboxConfig::default()
+        ..SandboxConfig::new(Compiler::InProcess)
     })
     .expect("an engine");
     let policy = sandbox.load(guests::hostile()).expect("it loads");
@@ -332,11 +332,11 @@ fn machine_code_is_kept_by_its_bytes_and_dropped_when_nobody_runs_it() {
     drop((policy, again));
     assert!(sandbox.known(&id).is_none(), "nobody runs it");
 
-    let all = SandboxConfig::default();
+    let all = SandboxConfig::new(Compiler::InProcess);
     assert!(all.kept_code >= 2 * all.largest_code);
     let small = Sandbox::new(SandboxConfig {
         largest_code: 10_000,
-        ..SandboxConfig::default()
+        ..SandboxConfig::new(Compiler::InProcess)
     })
     .expect("an engine");
     let refused = small.load(guests::hostile());
@@ -347,27 +347,20 @@ fn machine_code_is_kept_by_its_bytes_and_dropped_when_nobody_runs_it() {
 }
 
 /// A sandbox whose policies are compiled by processes of their own.
-fn confined(config: SandboxConfig) -> Sandbox {
-    Sandbox::new(SandboxConfig {
-        compiler: Compiler::Child(Confined::program(env!("CARGO_BIN_EXE_polity-under-test"))),
-        ..config
-    })
-    .expect("an engine")
+fn confined() -> SandboxConfig {
+    SandboxConfig::new(Compiler::Child(Confined::program(env!(
+        "CARGO_BIN_EXE_polity-under-test"
+    ))))
 }
 
 #[test]
 fn a_policy_that_another_process_compiles_does_the_same() {
     for allocation in [Allocation::OnDemand, Allocation::Pooling] {
-        let config = SandboxConfig {
-            allocation,
-            ..SandboxConfig::default()
+        let load = |config: SandboxConfig| {
+            let sandbox = Sandbox::new(SandboxConfig { allocation, ..config }).expect("an engine");
+            sandbox.load(guests::hostile()).expect("it loads")
         };
-        let own = Sandbox::new(config.clone()).expect("an engine");
-        let (own, other) = (
-            own.load(guests::hostile()),
-            confined(config).load(guests::hostile()),
-        );
-        let (own, other) = (own.expect("it loads"), other.expect("it loads"));
+        let (own, other) = (load(SandboxConfig::new(Compiler::InProcess)), load(confined()));
         assert_eq!(own.manifest(), other.manifest());
         for mischief in ["behave", "panic", "garbage", "loop"] {
             let limits = Limits::default();
@@ -382,7 +375,7 @@ fn a_policy_that_another_process_compiles_does_the_same() {
 
 #[test]
 fn another_process_refuses_in_the_same_words() {
-    let sandbox = confined(SandboxConfig::default());
+    let sandbox = Sandbox::new(confined()).expect("an engine");
     let whole = guests::hostile();
     let mut damaged = whole.to_vec();
     let middle = damaged.len() / 2;
@@ -406,10 +399,11 @@ fn another_process_refuses_in_the_same_words() {
 
 #[test]
 fn compiling_that_takes_too_much_memory_is_stopped_with_its_process() {
-    let sandbox = confined(SandboxConfig {
+    let sandbox = Sandbox::new(SandboxConfig {
         compile_memory: 150 << 20,
-        ..SandboxConfig::default()
-    });
+        ..confined()
+    })
+    .expect("an engine");
     let stopped = sandbox.load(&guests::component_of(&guests::bomb(600_000)));
     let Err(LoadError::Stopped(Stopped::Memory(most))) = stopped else {
         panic!("{:?}", stopped.map(|policy| policy.id().clone()))
@@ -420,7 +414,7 @@ fn compiling_that_takes_too_much_memory_is_stopped_with_its_process() {
 
 #[test]
 fn compiling_that_takes_too_long_is_stopped_with_its_process() {
-    let sandbox = confined(SandboxConfig::default());
+    let sandbox = Sandbox::new(confined()).expect("an engine");
     let bomb = guests::component_of(&guests::bomb(100_000));
     let second = std::time::Duration::from_secs(1);
     let stopped = sandbox.load_within(&bomb, second);
@@ -460,7 +454,7 @@ fn waiting_for_nothing_is_pending_with_no_requests() {
 fn a_pool_runs_the_same_steps_to_the_same_ends() {
     let pooled = Sandbox::new(SandboxConfig {
         allocation: Allocation::Pooling,
-        ..SandboxConfig::default()
+        ..SandboxConfig::new(Compiler::InProcess)
     });
     let policy = pooled
         .expect("an engine")

@@ -421,7 +421,8 @@ pub struct Binding {
 
 impl Binding {
     /// The same binding with these grants.
-    pub fn with_grants(mut self, grants: Vec<Grant>) -> Self {
+    #[cfg(test)]
+    pub(crate) fn with_grants(mut self, grants: Vec<Grant>) -> Self {
         self.grants = Grants::compile(&grants).into();
         self.spec.grants = grants;
         self

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::process::ExitCode;
-use std::sync::mpsc;
 
 use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
@@ -18,8 +17,9 @@ use crate::shape;
 /// Where policies are compiled.
 #[derive(Clone, Debug)]
 pub enum Compiler {
-    /// In this process. A compilation that takes too long is left behind on its own thread, and nothing
-    /// limits its memory. For tests and benchmarks only, which trust their policies.
+    /// In this process, for tests and benchmarks, which trust their policies. A compilation that takes too long
+    /// is left behind on its own thread, and nothing limits its memory.
+    #[cfg(feature = "simulation")]
     InProcess,
     /// In a process of its own for each policy. Its answer is machine code that the host runs. The host
     /// trusts it because it comes from the host's own program, through a pipe that no other process has.
@@ -104,24 +104,39 @@ impl Compiler {
         bounds: Bounds,
         keeps: Option<&dyn KeepsCode>,
     ) -> Result<Compiled, LoadError> {
-        let confined = match self {
-            Compiler::InProcess => return in_process(engine, bytes, bounds),
-            Compiler::Child(confined) => confined,
-        };
-        let name = keeps.map(|keeps| (keeps, kept_name(engine, bytes)));
-        let kept = name.as_ref().and_then(|(keeps, name)| keeps.read(name));
-        // What cannot be read any more is compiled anew.
-        if let Some(Ok(compiled)) = kept.map(|answer| read(engine, &answer)) {
-            return Ok(compiled);
+        match self {
+            #[cfg(feature = "simulation")]
+            Compiler::InProcess => in_process(engine, bytes, bounds),
+            Compiler::Child(confined) => {
+                let compile = || {
+                    let task = ["compile", allocation.name()];
+                    confined.run(&task, bytes, bounds)?.map_err(LoadError::Refused)
+                };
+                kept_or(engine, bytes, keeps, compile)
+            }
         }
-        let task = ["compile", allocation.name()];
-        let answer = confined.run(&task, bytes, bounds)?.map_err(LoadError::Refused)?;
-        let compiled = read(engine, &answer)?;
-        if let Some((keeps, name)) = name {
-            keeps.keep(&name, &answer);
-        }
-        Ok(compiled)
     }
+}
+
+/// What was kept for these bytes; otherwise what `compile` makes of them, which is kept.
+fn kept_or(
+    engine: &Engine,
+    bytes: &[u8],
+    keeps: Option<&dyn KeepsCode>,
+    compile: impl FnOnce() -> Result<Vec<u8>, LoadError>,
+) -> Result<Compiled, LoadError> {
+    let name = keeps.map(|keeps| (keeps, kept_name(engine, bytes)));
+    let kept = name.as_ref().and_then(|(keeps, name)| keeps.read(name));
+    // What cannot be read any more is compiled anew.
+    if let Some(Ok(compiled)) = kept.map(|answer| read(engine, &answer)) {
+        return Ok(compiled);
+    }
+    let answer = compile()?;
+    let compiled = read(engine, &answer)?;
+    if let Some((keeps, name)) = name {
+        keeps.keep(&name, &answer);
+    }
+    Ok(compiled)
 }
 
 impl From<Stopped> for LoadError {
@@ -168,8 +183,9 @@ pub fn answer(allocation: Allocation, bounds: Bounds) -> ExitCode {
 
 /// Compiles on a thread of its own. If that takes too long, the thread is left behind. It ends by itself,
 /// because the size of its input is limited.
+#[cfg(feature = "simulation")]
 fn in_process(engine: &Engine, bytes: &[u8], bounds: Bounds) -> Result<Compiled, LoadError> {
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let (engine, bytes) = (engine.clone(), bytes.to_vec());
     std::thread::spawn(move || {
         let compiled = guarded(|| {
@@ -202,6 +218,7 @@ fn check_size(size: usize, largest: u64) -> Result<(), LoadError> {
 
 /// Runs work and turns a panic into a refusal: the tools that read a policy are not all made for hostile
 /// bytes.
+#[cfg(feature = "simulation")]
 fn guarded<T>(work: impl FnOnce() -> Result<T, LoadError>) -> Result<T, LoadError> {
     let damaged = || LoadError::Compile("the file is damaged, and the tools that read it panicked".into());
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| Err(damaged()))

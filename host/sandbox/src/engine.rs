@@ -23,7 +23,7 @@ use crate::settings::{Allocation, EPOCH, engine_config};
 pub struct SandboxConfig {
     /// Where the memory of steps comes from.
     pub allocation: Allocation,
-    /// Where policies are compiled. The default is for tests.
+    /// Where policies are compiled.
     pub compiler: Compiler,
     /// The size of the largest policy that is accepted, in bytes.
     pub largest: usize,
@@ -40,11 +40,12 @@ pub struct SandboxConfig {
     pub keeps: Option<Arc<dyn KeepsCode>>,
 }
 
-impl Default for SandboxConfig {
-    fn default() -> Self {
+impl SandboxConfig {
+    /// A sandbox whose policies are compiled there, with the default limits.
+    pub fn new(compiler: Compiler) -> Self {
         SandboxConfig {
             allocation: Allocation::default(),
-            compiler: Compiler::InProcess,
+            compiler,
             // The shipped policies have some hundred KB.
             largest: 8 << 20,
             compile_time: Duration::from_secs(60),
@@ -155,8 +156,9 @@ impl Sandbox {
 
     fn compile(&self, bytes: &[u8], time: Duration) -> Result<compile::Compiled, LoadError> {
         let bounds = Bounds {
-            // In this process the limit is real time, so the shorter one would fail on a busy machine.
             processor: match self.config.compiler {
+                // There the limit is real time, so the shorter one would fail on a busy machine.
+                #[cfg(feature = "simulation")]
                 Compiler::InProcess => self.config.compile_time,
                 Compiler::Child(_) => time.min(self.config.compile_time),
             },

@@ -81,9 +81,8 @@ fn sandbox(allocation: Allocation) -> anyhow::Result<Arc<Sandbox>> {
     };
     let sandbox = Sandbox::new(SandboxConfig {
         allocation,
-        compiler: Compiler::Child(Confined::itself()?),
         keeps,
-        ..SandboxConfig::default()
+        ..SandboxConfig::new(Compiler::Child(Confined::itself()?))
     })?;
     Ok(Arc::new(sandbox))
 }

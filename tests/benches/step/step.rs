@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use polity_core::binding::Limits;
 use polity_core::contract::{Cause, Pass};
-use polity_sandbox::{Allocation, Policy, Sandbox, SandboxConfig};
+use polity_sandbox::{Allocation, Compiler, Policy, Sandbox, SandboxConfig};
 use polity_tests::guests;
 
 /// The sizes of the objects in bytes: a minimal one, one as in production, and a large one.
@@ -17,7 +17,7 @@ const SIZES: [usize; 3] = [500, 1_700, 16_000];
 fn policy(allocation: Allocation) -> Arc<Policy> {
     let sandbox = Sandbox::new(SandboxConfig {
         allocation,
-        ..SandboxConfig::default()
+        ..SandboxConfig::new(Compiler::InProcess)
     })
     .expect("an engine");
     sandbox.load(guests::capv_machine()).expect("it loads")
@@ -139,7 +139,7 @@ const PAGES: [u32; 3] = [3, 20, 80];
 fn memories(c: &mut Criterion) {
     let limits = Limits::default();
     let mut group = c.benchmark_group("memory");
-    let sandbox = Sandbox::new(SandboxConfig::default()).expect("an engine");
+    let sandbox = Sandbox::new(SandboxConfig::new(Compiler::InProcess)).expect("an engine");
     let pass = pass(1_700);
     for pages in PAGES {
         let policy = sandbox.load(&guests::with_pages(guests::capv_machine(), pages));

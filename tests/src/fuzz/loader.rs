@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use polity_core::binding::Limits;
 use polity_core::contract::{Kind, Origin, Pass, RetryClass, RetryRequest, Role};
-use polity_sandbox::{Policy, Sandbox, SandboxConfig};
+use polity_sandbox::{Compiler, Policy, Sandbox, SandboxConfig};
 use wasm_smith::{Config, Module};
 
 use super::Choices;
@@ -42,7 +42,7 @@ fn sandbox() -> &'static Sandbox {
         let config = SandboxConfig {
             largest: 1 << 20,
             kept_code: 0,
-            ..SandboxConfig::default()
+            ..SandboxConfig::new(Compiler::InProcess)
         };
         Sandbox::new(config).expect("an engine")
     })

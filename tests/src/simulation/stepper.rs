@@ -5,7 +5,7 @@ use std::sync::Arc;
 use polity_core::binding::{Limits, LoadedPolicy, PolicyId};
 use polity_core::contract::{Pass, RetryRequest, Wait};
 use polity_core::fault::{Fault, Stepped};
-use polity_sandbox::{LoadError, Policy, Sandbox, SandboxConfig};
+use polity_sandbox::{Compiler, LoadError, Policy, Sandbox, SandboxConfig};
 
 use super::kinds;
 
@@ -27,7 +27,7 @@ pub struct Sandboxed(Arc<Policy>);
 impl Sandboxed {
     /// Loads the policy of Machines.
     pub fn load(machine: &[u8]) -> Result<Self, LoadError> {
-        Sandbox::new(SandboxConfig::default())?
+        Sandbox::new(SandboxConfig::new(Compiler::InProcess))?
             .load(machine)
             .map(Sandboxed)
     }

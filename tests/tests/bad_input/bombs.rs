@@ -25,9 +25,10 @@ impl Confining {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let sandbox = Sandbox::new(SandboxConfig {
-            compiler: Compiler::Child(Confined::program(env!("CARGO_BIN_EXE_polity-under-test"))),
             compile_memory: COMPILE_MEMORY,
-            ..SandboxConfig::default()
+            ..SandboxConfig::new(Compiler::Child(Confined::program(env!(
+                "CARGO_BIN_EXE_polity-under-test"
+            ))))
         });
         let mut site = Site::new(1, None);
         site.load_with(Arc::new(sandbox.expect("an engine")), folder.path());

@@ -101,7 +101,8 @@ impl Store {
     }
 
     /// The same store, which remembers at most `changes` changes of each resource for watches that begin in
-    /// the past.
+    /// the past. Tests outrun a short one.
+    #[cfg(feature = "simulation")]
     #[must_use]
     pub fn with_history(self, changes: usize) -> Self {
         self.state.write().unwrap_or_else(PoisonError::into_inner).history = changes;
