@@ -10,6 +10,7 @@ use polity_core::key::Key;
 use polity_core::projection;
 use polity_core::record::{Outcome, PassRecord};
 use polity_core::time::Now;
+use polity_kube_rules::{deletion, merge_patch};
 use serde_json::Value;
 
 use crate::display::then;
@@ -187,26 +188,20 @@ impl Documents {
         Documents(texts.filter_map(|text| serde_json::from_str(text).ok()).collect())
     }
 
-    fn newest(&self, at: &str) -> Option<&Value> {
-        self.0
-            .iter()
-            .rev()
-            .find_map(|document| projection::get(document, at))
-    }
-
-    /// Whether the object is being deleted and has no finalizer left.
+    /// Whether nothing keeps the object any more that is being deleted.
     fn is_released(&self) -> bool {
-        // A patch that removes the list has null there.
-        let mut lists = self
-            .0
-            .iter()
-            .rev()
-            .filter_map(|document| document.pointer("/metadata/finalizers"));
-        let finalizers = lists.next().and_then(Value::as_array);
-        let is_deleted = self
-            .newest("metadata.deletionTimestamp")
-            .is_some_and(Value::is_string);
-        is_deleted && finalizers.is_none_or(Vec::is_empty)
+        let Some((object, patches)) = self.0.split_first() else {
+            return false;
+        };
+        // Most objects are not being deleted, and need no copy.
+        if !deletion::is_deleting(object) {
+            return false;
+        }
+        let mut object = object.clone();
+        for patch in patches {
+            merge_patch::apply(patch, &mut object);
+        }
+        deletion::is_released(&object)
     }
 
     /// The phase of the object.
@@ -237,6 +232,29 @@ fn phase_path<'a>(kind: &str, crds: impl Iterator<Item = &'a Value>) -> &'a str 
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_object_is_released_once_neither_a_finalizer_nor_its_grace_period_keeps_it() {
+        let deleting = |grace: u64| {
+            let begun = "2026-01-01T00:00:00Z";
+            json!({"metadata": {"deletionTimestamp": begun, "deletionGracePeriodSeconds": grace, "finalizers": ["a/x"]}})
+        };
+        let without = || json!({"metadata": {"finalizers": null}});
+        for (documents, is_released) in [
+            (vec![], false),
+            (vec![without()], false),
+            (vec![deleting(0)], false),
+            (vec![deleting(0), without()], true),
+            (
+                vec![deleting(0), without(), json!({"status": {"phase": "Gone"}})],
+                true,
+            ),
+            (vec![deleting(30), without()], false),
+        ] {
+            let shown = json!(documents);
+            assert_eq!(Documents(documents).is_released(), is_released, "{shown}");
+        }
+    }
 
     #[test]
     fn the_phase_stands_where_the_definition_of_the_kind_says() {

@@ -15,9 +15,16 @@ pub fn is(object: &Value, kind: &str, status: &str) -> bool {
     find(object, kind).is_some_and(|condition| condition["status"] == status)
 }
 
-/// Sets a condition in a status and replaces the one of its type. A status that is not an object becomes one.
-/// As long as the condition's `status` stays the same, so does its `lastTransitionTime` (apimachinery
-/// `meta.SetStatusCondition`).
+/// The `lastTransitionTime` that a condition keeps: that of the earlier condition of its type, as long as `status`
+/// stays the same (apimachinery `meta.SetStatusCondition`). `None` if the condition takes the time of its writing.
+pub fn since<'a>(before: impl IntoIterator<Item = &'a Value>, kind: &str, status: &str) -> Option<&'a str> {
+    let known = before.into_iter().find(|known| known["type"] == kind)?;
+    let time = known["lastTransitionTime"].as_str();
+    time.filter(|_| known["status"] == status)
+}
+
+/// Sets a condition in a status and replaces the one of its type, whose time it keeps as [`since`] says. A status that
+/// is not an object becomes one.
 pub fn set(status: &mut Value, mut condition: Value) {
     if !status.is_object() {
         *status = Value::Object(Map::new());
@@ -30,20 +37,18 @@ pub fn set(status: &mut Value, mut condition: Value) {
     let Value::Array(conditions) = conditions else {
         return;
     };
+    let text = |field: &str| condition[field].as_str().unwrap_or_default();
+    let since = since(&*conditions, text("type"), text("status")).map(str::to_owned);
+    if let (Some(since), Value::Object(fields)) = (since, &mut condition) {
+        fields.insert("lastTransitionTime".to_owned(), since.into());
+    }
     let known = conditions
         .iter_mut()
         .find(|known| known["type"] == condition["type"]);
-    let Some(known) = known else {
-        conditions.push(condition);
-        return;
-    };
-    if known["status"] == condition["status"]
-        && let Some(since) = known.get("lastTransitionTime")
-        && let Value::Object(fields) = &mut condition
-    {
-        fields.insert("lastTransitionTime".to_owned(), since.clone());
+    match known {
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
     }
-    *known = condition;
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use polity_core::controller::{Health, LastFault};
 use polity_core::time::Unix;
+use polity_kube_rules::conditions::since;
 use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
 
@@ -47,14 +48,13 @@ pub(super) fn status(known: &Known, health: &Health, unix: Unix) -> Value {
         None => known.object.at("status.conditions"),
     };
     let before = before.as_ref().and_then(Value::as_array);
+    let before = before.map_or(&[][..], Vec::as_slice);
     let conditions = conditions(known, health).into_iter().map(|condition| {
         let Condition {
             kind, status, reason, ..
         } = condition;
-        let mut before = before.into_iter().flatten();
-        let same = before.find(|c| c["type"] == kind && c["status"] == status);
-        let since = same.and_then(|c| c["lastTransitionTime"].as_str().map(str::to_owned));
-        let since = since.unwrap_or_else(|| rfc3339(unix.0));
+        let since = since(before, kind, status);
+        let since = since.map_or_else(|| rfc3339(unix.0), str::to_owned);
         let message = printable(&shortened(&condition.message, MESSAGE));
         json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
     });

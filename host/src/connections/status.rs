@@ -10,6 +10,7 @@ use polity_core::contract::{Failure, Precondition};
 use polity_core::object::Object;
 use polity_core::time::{Unix, millis};
 use polity_drivers::Calls;
+use polity_kube_rules::conditions::since;
 use polity_kube_rules::time::{rfc3339, unix_ms_of};
 use serde_json::{Map, Value, json};
 
@@ -132,9 +133,8 @@ fn conditions(
     now: Unix,
 ) -> Value {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
-        let same = |known: &&Value| known["type"] == kind && known["status"] == status;
-        let known = before["conditions"].as_array().into_iter().flatten().find(same);
-        let since = known.and_then(|known| known["lastTransitionTime"].as_str());
+        let before = before["conditions"].as_array().into_iter().flatten();
+        let since = since(before, kind, status);
         let since = since.map_or_else(|| rfc3339(now.0), str::to_owned);
         json!({
             "type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since,

@@ -1,5 +1,6 @@
 //! Conditions of the host: they say what blocks an object, beside the conditions of its policies.
 
+use polity_kube_rules::conditions::since;
 use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
 
@@ -83,11 +84,8 @@ pub(super) fn set_host_conditions(desired: &mut Tree, current: &Value, wanted: &
     let mut list = all.cloned().unwrap_or_default();
     list.retain(|c| !grants::is_host_condition(c));
     for (kind, message) in wanted {
-        let since = old
-            .iter()
-            .find(|c| c["type"] == *kind)
-            .and_then(|c| c["lastTransitionTime"].as_str().map(str::to_owned))
-            .unwrap_or_else(|| rfc3339(unix.0));
+        let since = since(old.iter().copied(), kind, "True");
+        let since = since.map_or_else(|| rfc3339(unix.0), str::to_owned);
         let message: String = message.chars().take(MESSAGE).collect();
         let reason = kind.trim_start_matches(HOST_CONDITION);
         list.push(json!({
