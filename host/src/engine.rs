@@ -11,7 +11,7 @@ use polity_clouds::Cloud;
 use polity_cluster::{Cluster, MintLimits, Wanted};
 use polity_core::binding::PolicyId;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent, Write};
-use polity_core::contract::{Answer, Code, Failure, Question, Resolution};
+use polity_core::contract::{Answer, Code, Failure, Kind, Question, Resolution};
 use polity_core::controller::lease::LeaseProblem;
 use polity_core::controller::{CacheFigures, Controller, Health, Input, KeyView, Output, RoomSizes};
 use polity_core::key::{Key, PassId};
@@ -50,6 +50,8 @@ const NEWS: usize = 64;
 pub struct View {
     /// Every key with its state.
     pub keys: Vec<(Key, KeyView)>,
+    /// The kind that each binding governs.
+    pub kinds: BTreeMap<String, Kind>,
     /// The health of each binding.
     pub health: BTreeMap<String, Health>,
     /// The bindings that could not be loaded, with the reason.
@@ -582,6 +584,11 @@ impl Engine {
                 .machine
                 .keys()
                 .map(|(key, view)| (key.clone(), view))
+                .collect(),
+            kinds: self
+                .machine
+                .bindings()
+                .map(|binding| (binding.name.clone(), binding.spec.governs.kind()))
                 .collect(),
             health: self
                 .machine

@@ -49,6 +49,7 @@ mod table;
 pub mod telemetry;
 mod timekeeping;
 mod turns;
+mod waiting;
 mod workers;
 
 pub use data::Data;

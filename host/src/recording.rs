@@ -6,6 +6,7 @@
 //! DIR/passes/<number>.jsonl     a segment: a header line, then passes in the order in which they ended
 //! DIR/passes/<number>.jsonl.gz  a segment that is full, compressed
 //! DIR/exchanges/                what drivers exchanged with clouds, in segments too; always a ring
+//! DIR/waiting.json              what objects wait for now
 //! ```
 //!
 //! A ring keeps only the newest segments; a full recording keeps all.
@@ -51,6 +52,8 @@ const FORMAT: u32 = 2;
 
 /// The folders inside a recording's folder.
 const FOLDERS: [&str; 3] = ["policies", "passes", EXCHANGES];
+/// The file that tells what objects wait for.
+const WAITING: &str = "waiting.json";
 /// The folder of what drivers exchanged.
 const EXCHANGES: &str = "exchanges";
 /// The most bytes of the passes that a ring keeps, as they lie on the disk.
@@ -155,7 +158,7 @@ struct Open {
 
 impl Open {
     fn new(path: &Path, header: &str, keep_all: bool) -> Result<Self> {
-        let dir = private::folder(path, |name| FOLDERS.contains(&name))?;
+        let dir = private::folder(path, is_own)?;
         let subfolder = |name: &str| subfolder(path, &dir, name);
         Ok(Open {
             policies: subfolder("policies")?,
@@ -171,6 +174,17 @@ impl Open {
         }
         Ok(())
     }
+}
+
+/// Whether a name in the folder of a recording is one of its own.
+fn is_own(name: &str) -> bool {
+    FOLDERS.contains(&name) || name.strip_suffix(".new").unwrap_or(name) == WAITING
+}
+
+/// Replaces the file that tells what objects wait for.
+pub(crate) fn write_waiting(path: &Path, text: &[u8]) -> Result<()> {
+    let dir = private::folder(path, is_own)?;
+    private::replace(&dir, WAITING, text).with_context(|| format!("cannot write {WAITING}"))
 }
 
 /// Opens a folder inside that of a recording.
@@ -217,6 +231,15 @@ impl Recording {
             .open_dir("passes")
             .context("this folder is not a recording: it has no folder `passes`")?;
         lines(&passes, see)
+    }
+
+    /// The file that tells what objects wait for; `None` if there is none.
+    pub(crate) fn waiting(&self) -> Result<Option<String>> {
+        match self.dir.read_to_string(WAITING) {
+            Ok(text) => Ok(Some(text)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("cannot read {WAITING}")),
+        }
     }
 
     /// The same of what drivers exchanged with clouds.

@@ -9,8 +9,9 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt as _};
 use polity_tests::guests;
+use polity_tests::stand::{thing, things};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const BINDING: &str = r#"
 apiVersion: polity.dev/v1alpha1
@@ -321,6 +322,47 @@ fn a_deleted_recording_is_begun_anew() {
         String::from_utf8_lossy(&explained.stdout).contains("CAPV-"),
         "with its policy"
     );
+}
+
+/// A clock so slow that the first pass of a Thing does not end before the test does: the pass waits for the watch of a kind
+/// that nothing serves.
+#[test]
+fn explain_shows_what_an_object_waits_for_whose_first_pass_has_not_ended() {
+    let place = Place::new(&scenario(1, "10ms"));
+    let gadgets = json!({"apiVersion": "test.polity.example/v1", "kind": "Gadget"});
+    let mut binding = things();
+    binding["spec"]["grants"] = json!([{"ask": gadgets}]);
+    let mut thing = thing("one", "wish");
+    let wishes = json!([{"objects": gadgets}]).to_string();
+    thing["metadata"]["annotations"]["wishes"] = wishes.into();
+    place.give("binding.yaml", &format!("{binding}\n---\n{thing}"));
+    fs::write(place.at("given/hostile.wasm"), guests::hostile()).expect("written");
+    let mut host = place.start(&["run", "given", "--record", "kept", "--speed", "0.1"]);
+    let explain = |name: &str, format: &str| {
+        place.polity(&["explain", "Thing", name, "--recordings", "kept", "-o", format])
+    };
+    let explained = loop {
+        let explained = explain("default/one", "text");
+        let ended = host.try_wait().expect("a process");
+        assert!(ended.is_none(), "{}", shown(&explained));
+        if explained.status.success() {
+            break String::from_utf8_lossy(&explained.stdout).into_owned();
+        }
+    };
+    assert!(explained.contains("  waits for "), "{explained}");
+    assert!(!explained.contains("  because: "), "{explained}");
+    // What it waited for first may have been its turn.
+    let watch = "waits for the watch of Gadget";
+    while !String::from_utf8_lossy(&explain("default/one", "text").stdout).contains(watch) {
+        assert!(passes(&place.at("kept")).is_empty(), "never {watch:?}");
+    }
+    let document = explain("default/one", "json");
+    let document: Value = serde_json::from_slice(&document.stdout).expect("one document");
+    assert_eq!(document["waiting"]["kind"]["kind"], "Thing", "{document}");
+    let unknown = explain("default/two", "text");
+    assert!(shown(&unknown).contains("holds no pass of Thing default/two"));
+    tell(&host, Signal::KILL);
+    host.wait().expect("it ended");
 }
 
 #[test]

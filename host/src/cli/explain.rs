@@ -1,4 +1,4 @@
-//! `polity explain`: the timeline of an object's passes.
+//! `polity explain`: the timeline of an object's passes, and what it waits for.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -8,16 +8,22 @@ use anyhow::{Result, bail};
 use clap::Args;
 use polity_core::contract::{Act, Entry, Manifest, Question, Request, Resolution, Wait};
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
+use polity_core::time::Unix;
 use polity_kube_rules::time::rfc3339;
+use serde_json::json;
 
 use super::recorded::{KindName, Recorded};
 use crate::display::{duration, printable, then};
 use crate::progress::{Format, print, print_json};
+use crate::waiting::WaitingObject;
 
 /// The most characters of an answer or patch that are shown without --full.
 const SHOWN: usize = 160;
 
-/// Show the passes of an object, and the reason for each step.
+/// Show the passes of an object, the reason for each step, and what the object waits for.
+///
+/// A host writes about once a second what its objects wait for: a watch that has not listed, the lease, a lock, a place, an
+/// answer, or the next try. For an object that only waits for a change or for its next pass, the last pass says so.
 #[derive(Debug, Args)]
 pub(super) struct Explain {
     /// The kind, with its group if several groups have the kind: `Machine` or `machine.capv.polity.dev`.
@@ -41,19 +47,24 @@ impl Explain {
         let kind = KindName::new(&self.kind);
         let mut passes = Vec::new();
         let (folder, manifests) = self.recorded.passes(format, |record, _| {
-            let group = record
-                .kind
-                .api_version
-                .split_once('/')
-                .map_or("", |(group, _)| group);
+            let group = group_of(&record.kind.api_version);
             if kind.fits(&record.kind.kind, group) && record.key.to_string() == self.name {
                 passes.push(record);
             }
         })?;
-        if passes.is_empty() {
+        let waiting = Recorded::waiting(format, &folder);
+        let waits: Vec<&WaitingObject> = waiting
+            .objects
+            .iter()
+            .filter(|object| {
+                let group = group_of(&object.kind.api_version);
+                kind.fits(&object.kind.kind, group) && object.key.to_string() == self.name
+            })
+            .collect();
+        if passes.is_empty() && waits.is_empty() {
+            let (folder, more) = (folder.display(), no_room(waiting.left_out));
             bail!(
-                "the recording {} holds no pass of {} {}",
-                folder.display(),
+                "the recording {folder} holds no pass of {} {}{more}",
                 self.kind,
                 self.name
             );
@@ -67,6 +78,9 @@ impl Explain {
                     self.show(record, &edges, &manifests);
                 }
             }
+        }
+        for object in waits {
+            show_waiting(object, waiting.at, format);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -232,6 +246,33 @@ impl Explain {
             false => text.chars().take(SHOWN).chain(['…']).collect(),
         }
     }
+}
+
+/// Shows what an object waited for when the host looked last.
+fn show_waiting(object: &WaitingObject, at: Unix, format: Format) {
+    let WaitingObject { waits_for, since, .. } = object;
+    match format {
+        Format::Json => print_json(&json!({"at": at, "waiting": object})),
+        Format::Text => {
+            line(&format!("{}  waits for {waits_for}", rfc3339(at.0)));
+            line(&format!("    since   {}", rfc3339(since.0)));
+            if let Some(due) = object.due {
+                line(&format!("    due     {}", rfc3339(due.0)));
+            }
+        }
+    }
+}
+
+/// What to know if an object is not found.
+fn no_room(left_out: usize) -> String {
+    match left_out {
+        0 => String::new(),
+        _ => format!("; there was no room for what {left_out} objects wait for"),
+    }
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
 }
 
 /// Prints one line. Texts of objects may contain line breaks and control characters; they are escaped.

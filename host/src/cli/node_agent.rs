@@ -29,6 +29,7 @@ use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
 use crate::secrets::ClusterSecrets;
 use crate::selection::Selection;
+use crate::waiting::WaitingFile;
 
 /// The placeholder for the node's name in a binding file.
 const NODE: &str = "${NODE}";
@@ -105,7 +106,7 @@ impl NodeAgent {
         code
     }
 
-    async fn start(&self, format: Format) -> Result<Running> {
+    async fn start(&self, format: Format) -> Result<(Running, WaitingFile)> {
         if !self.connection.is_given() {
             bail!("no cluster is named: add --kubeconfig, --context or --in-cluster");
         }
@@ -131,9 +132,10 @@ impl NodeAgent {
 
         let recorder = recorder(self.record.as_deref(), Some(&data), &sandbox.engine_version())?;
         let started = clock.now().boot;
-        Ok(Host::start(Config {
+        let recorded = recorder.path().to_owned();
+        let host = Host::start(Config {
             identity: identity(),
-            clock,
+            clock: clock.clone(),
             cluster,
             clouds,
             policies,
@@ -147,12 +149,14 @@ impl NodeAgent {
             local: Some(vec![binding]),
             selection: Selection::default(),
             beside: None,
-        }))
+        });
+        let waiting = WaitingFile::keep(host.handle().clone(), clock, recorded);
+        Ok((host, waiting))
     }
 
     async fn until_its_end(
         &self,
-        mut host: Running,
+        (mut host, waiting): (Running, WaitingFile),
         signals: &mut Signals,
         format: Format,
     ) -> Result<ExitCode> {
@@ -160,6 +164,7 @@ impl NodeAgent {
             () = signals.next() => say(format, "stopping: waiting for the passes in flight"),
             failure = host.ended_by_itself() => return Err(failure),
         }
+        waiting.end().await;
         self.stopping.stop(host, signals, format).await?;
         Ok(ExitCode::SUCCESS)
     }

@@ -12,6 +12,7 @@ use polity_core::record::PassRecord;
 use crate::overview::{Overview, Standing};
 use crate::progress::{Format, say};
 use crate::recording::{self, Recording};
+use crate::waiting::Waiting;
 
 /// The recording that a command reads.
 #[derive(Debug, Args)]
@@ -36,6 +37,15 @@ impl Recorded {
             overview.passed(&record, manifests);
         })?;
         Ok(overview.objects())
+    }
+
+    /// What objects wait for now, or waited for when their host ended. Warns if that cannot be read.
+    pub(super) fn waiting(format: Format, folder: &Path) -> Waiting {
+        let waiting = Recording::open(folder).and_then(|recording| Waiting::read(&recording));
+        waiting.unwrap_or_else(|e| {
+            say(format, &format!("{e:#}"));
+            Waiting::default()
+        })
     }
 
     /// Hands every recorded pass to `see`, with the manifests of all policies. Warns if passes cannot be read.

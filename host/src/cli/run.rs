@@ -39,6 +39,7 @@ use crate::sim::{self, Position, Running, Scenario};
 use crate::standalone;
 use crate::telemetry::{Endpoint, Export, Metrics, Traces, Watched};
 use crate::timekeeping::{self, Timekeeper};
+use crate::waiting::WaitingFile;
 
 /// The default deadline of `--until-settled`: an hour of the host's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
@@ -171,8 +172,21 @@ struct Started {
     running: Option<Running>,
     export: Option<Export>,
     table: Option<LiveTable>,
+    waiting: Option<WaitingFile>,
     overview: Arc<Overview>,
     host: host::Running,
+}
+
+impl Started {
+    /// Shows for the last time how the objects stand: in the live table, if there is one, and in the file for `explain`.
+    async fn end_of_shown(&mut self) {
+        if let Some(table) = self.table.take() {
+            table.end().await;
+        }
+        if let Some(waiting) = self.waiting.take() {
+            waiting.end().await;
+        }
+    }
 }
 
 impl Run {
@@ -376,6 +390,7 @@ impl Run {
             _ => None,
         };
         let metrics = Arc::new(Metrics::new()?);
+        let recorded = recorder.path().to_owned();
         let mut progress = Progress::new(format, started, overview.clone(), Some(recorder));
         let shows_table = self.shows_table(format, speed);
         if shows_table {
@@ -402,11 +417,13 @@ impl Run {
         if let Some(endpoint) = endpoint {
             tokio::spawn(endpoint.serve(host.handle().clone(), metrics));
         }
+        let waiting = WaitingFile::keep(host.handle().clone(), clock.clone(), recorded);
         let (handle, at) = (host.handle().clone(), clock.clone());
         let table = shows_table.then(|| LiveTable::show(handle, at, overview.clone(), started));
         Ok(Started {
             export,
             table,
+            waiting: Some(waiting),
             clock,
             timekeeper,
             api,
@@ -438,7 +455,7 @@ impl Run {
         };
         let code = tokio::select! {
             stuck = end.wait(&run.clock, deadline), if self.until_settled => {
-                end_of(&mut run.table).await;
+                run.end_of_shown().await;
                 let scenario = run.scenario.as_ref();
                 let ended = report(stuck, scenario, &run.cluster, &run.clouds, deadline, format).await?;
                 match run.running.as_ref().map_or(0, Running::steps_failed) {
@@ -450,7 +467,7 @@ impl Run {
                 }
             }
             () = signals.next() => {
-                end_of(&mut run.table).await;
+                run.end_of_shown().await;
                 say(format, "stopping: waiting for the passes in flight");
                 ExitCode::SUCCESS
             }
@@ -493,13 +510,6 @@ impl Run {
         }
         let cluster = Cluster::new(kube::Client::new(api.clone(), "default"), self.domain.lease());
         Ok((cluster, Some(api)))
-    }
-}
-
-/// Draws the live table for the last time, if there is one.
-async fn end_of(table: &mut Option<LiveTable>) {
-    if let Some(table) = table.take() {
-        table.end().await;
     }
 }
 
