@@ -13,7 +13,7 @@ use crate::policies::Policies;
 use crate::selection::Selection;
 
 /// The parts of a host.
-pub struct Config {
+pub struct HostConfig {
     /// A name that no other process has.
     pub identity: String,
     /// The clock. If it stands still, it starts with the host.

@@ -25,7 +25,7 @@ use tokio::task::AbortHandle;
 use crate::bindings::{Bindings, Loaded, News};
 use crate::clock::Clock;
 use crate::clouds::Clouds;
-use crate::config::Config;
+use crate::config::HostConfig;
 use crate::observer::{Called, Observer, Target};
 use crate::said::Said;
 use crate::sim;
@@ -139,27 +139,27 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// An engine made of these parts, and its handle.
-    pub(crate) fn new(parts: Config) -> (Self, Handle) {
+    /// An engine of a host with this configuration, and its handle.
+    pub(crate) fn new(config: HostConfig) -> (Self, Handle) {
         let (sender, inputs) = mpsc::channel(INPUTS);
         let (tells, news) = mpsc::channel(NEWS);
         let (asks, questions) = mpsc::channel(NEWS);
         let (tell_stop, stopping) = watch::channel(None);
-        let machine = Controller::new(parts.identity).with_rooms(rooms(parts.threads));
+        let machine = Controller::new(config.identity).with_rooms(rooms(config.threads));
         let engine = Engine {
             machine,
             bindings: Bindings::new(
-                parts.cluster.clone(),
-                parts.policies.clone(),
-                parts.clouds.clone(),
+                config.cluster.clone(),
+                config.policies.clone(),
+                config.clouds.clone(),
                 tells.clone(),
-                parts.selection,
+                config.selection,
             ),
-            workers: Workers::start(parts.threads, &sender),
-            clock: parts.clock,
-            cluster: parts.cluster,
-            clouds: parts.clouds,
-            observer: parts.observer,
+            workers: Workers::start(config.threads, &sender),
+            clock: config.clock,
+            cluster: config.cluster,
+            clouds: config.clouds,
+            observer: config.observer,
             inputs,
             sender,
             own: VecDeque::new(),
@@ -172,7 +172,7 @@ impl Engine {
             watches: BTreeMap::new(),
             next_status: Boot::default(),
             said: Said::default(),
-            local: parts.local,
+            local: config.local,
         };
         let handle = Handle {
             questions: asks,

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, anyhow};
 use tokio::task::{AbortHandle, JoinHandle};
 
-use crate::config::Config;
+use crate::config::HostConfig;
 use crate::engine::{Engine, Handle};
 
 /// Starts hosts.
@@ -11,17 +11,17 @@ pub struct Host;
 
 impl Host {
     /// Starts a host. It runs until it is told to stop and no pass is in flight any more.
-    pub fn start(config: Config) -> Running {
+    pub fn start(config: HostConfig) -> Running {
         Host::start_changed(config, |_| {})
     }
 
     /// Starts a host whose core lacks one of its guards, for negative tests.
     #[cfg(feature = "simulation")]
-    pub fn start_unguarded(config: Config, guards: polity_core::controller::Guards) -> Running {
+    pub fn start_unguarded(config: HostConfig, guards: polity_core::controller::Guards) -> Running {
         Host::start_changed(config, |engine| engine.set_guards(guards))
     }
 
-    fn start_changed(mut config: Config, change: impl FnOnce(&mut Engine)) -> Running {
+    fn start_changed(mut config: HostConfig, change: impl FnOnce(&mut Engine)) -> Running {
         let clock = config.clock.clone();
         let beside = config.beside.take();
         let beside = beside.map(|work| tokio::spawn(work).abort_handle());

@@ -21,7 +21,7 @@ use crate::binding_objects::is_binding;
 use crate::bindings;
 use crate::clock::Clock;
 use crate::clouds::Clouds;
-use crate::config::Config;
+use crate::config::HostConfig;
 use crate::data::Data;
 use crate::host::{Host, Running};
 use crate::overview::Overview;
@@ -133,7 +133,7 @@ impl NodeAgent {
         let recorder = recorder(self.record.as_deref(), Some(&data), &sandbox.engine_version())?;
         let started = clock.now().boot;
         let recorded = recorder.path().to_owned();
-        let host = Host::start(Config {
+        let host = Host::start(HostConfig {
             identity: identity(),
             clock: clock.clone(),
             cluster,

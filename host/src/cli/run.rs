@@ -21,7 +21,7 @@ use super::stopping::{Signals, Stopping};
 use crate::applied::Applied;
 use crate::clock::{Clock, Speed};
 use crate::clouds::Clouds;
-use crate::config::Config;
+use crate::config::HostConfig;
 use crate::connections::Connections;
 use crate::data::{Data, HOLDER};
 use crate::host::{self, Host};
@@ -398,7 +398,7 @@ impl Run {
         }
         let traces = self.otlp_endpoint.as_deref().map(|to| Traces::to(to, format));
         let (traces, export) = traces.transpose()?.unzip();
-        let host = Host::start(Config {
+        let host = Host::start(HostConfig {
             identity,
             clock: clock.clone(),
             cluster: cluster.clone(),

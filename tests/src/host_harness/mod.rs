@@ -31,7 +31,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use polity::clock::Clock;
 use polity::clouds::Clouds;
-use polity::config::Config;
+use polity::config::HostConfig;
 use polity::connections::Connections;
 use polity::engine::Handle;
 use polity::host;
@@ -278,7 +278,7 @@ impl Site {
         let wire = Wire::new(client);
         let outputs = wire.outputs().clone();
         let clouds = self.clouds.reached_through(move |cloud| outputs.counted(cloud));
-        let config = Config {
+        let config = HostConfig {
             identity: format!("host-{life}"),
             clock: self.clock.clone(),
             cluster: Arc::new(Cluster::new(wire.client(), LEASE)),
