@@ -62,8 +62,8 @@ pub(crate) struct Loaded {
     result: Result<Ready, Problem>,
 }
 
-/// News about bindings for the event loop.
-pub(crate) enum News {
+/// A message about bindings for the event loop.
+pub(crate) enum Message {
     /// An event of the watch for bindings.
     Watched(WatchEvent),
     /// The policies of a binding are loaded, or loading failed.
@@ -105,7 +105,7 @@ pub(crate) struct Bindings {
     cluster: Arc<Cluster>,
     policies: Arc<Policies>,
     clouds: Arc<Clouds>,
-    sender: mpsc::Sender<News>,
+    sender: mpsc::Sender<Message>,
     selection: Selection,
     known: BTreeMap<String, Known>,
     /// The names of the bindings that are being loaded. Only one load per name runs at a time, even if the
@@ -133,7 +133,7 @@ impl Bindings {
         cluster: Arc<Cluster>,
         policies: Arc<Policies>,
         clouds: Arc<Clouds>,
-        sender: mpsc::Sender<News>,
+        sender: mpsc::Sender<Message>,
         selection: Selection,
     ) -> Self {
         Bindings {
@@ -156,7 +156,7 @@ impl Bindings {
             let mut tick = tokio::time::interval(LOOK_EVERY);
             loop {
                 tick.tick().await;
-                if sender.send(News::FilesMayHaveChanged).await.is_err() {
+                if sender.send(Message::FilesMayHaveChanged).await.is_err() {
                     return;
                 }
             }
@@ -261,7 +261,7 @@ impl Bindings {
             };
             let result = load.await;
             let loaded = Loaded { name, serial, result };
-            let _ = sender.send(News::Loaded(Box::new(loaded))).await;
+            let _ = sender.send(Message::Loaded(Box::new(loaded))).await;
         });
     }
 

@@ -22,7 +22,7 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
-use crate::bindings::{Bindings, Loaded, News};
+use crate::bindings::{Bindings, Loaded, Message};
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::config::HostConfig;
@@ -43,7 +43,7 @@ const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 /// The most inputs that wait for the loop. A sender that has more waits for room.
 const INPUTS: usize = 1024;
 /// The most messages about bindings, and the most questions, that wait for the loop.
-const NEWS: usize = 64;
+const MESSAGES: usize = 64;
 
 /// The state of a host.
 #[derive(Clone, Debug, Default)]
@@ -123,8 +123,8 @@ pub(crate) struct Engine {
     /// Results of calls that the engine made itself. They are taken in before the loop waits for anything
     /// else.
     own: VecDeque<Input>,
-    news: mpsc::Receiver<News>,
-    tells: mpsc::Sender<News>,
+    messages: mpsc::Receiver<Message>,
+    tells: mpsc::Sender<Message>,
     questions: mpsc::Receiver<oneshot::Sender<View>>,
     stopping: watch::Receiver<Option<Stop>>,
     calls: BTreeMap<CallId, AbortHandle>,
@@ -142,8 +142,8 @@ impl Engine {
     /// An engine of a host with this configuration, and its handle.
     pub(crate) fn new(config: HostConfig) -> (Self, Handle) {
         let (sender, inputs) = mpsc::channel(INPUTS);
-        let (tells, news) = mpsc::channel(NEWS);
-        let (asks, questions) = mpsc::channel(NEWS);
+        let (tells, messages) = mpsc::channel(MESSAGES);
+        let (asks, questions) = mpsc::channel(MESSAGES);
         let (tell_stop, stopping) = watch::channel(None);
         let machine = Controller::new(config.identity).with_rooms(rooms(config.threads));
         let engine = Engine {
@@ -163,7 +163,7 @@ impl Engine {
             inputs,
             sender,
             own: VecDeque::new(),
-            news,
+            messages,
             tells,
             questions,
             stopping,
@@ -201,7 +201,7 @@ impl Engine {
                     }
                     let _ = question.send(self.view());
                 }
-                Some(news) = self.news.recv() => self.hear(news),
+                Some(message) = self.messages.recv() => self.on_message(message),
                 () = ready(()), if !self.own.is_empty() => {
                     turn.extend(self.own.drain(..self.own.len().min(TURN)));
                 }
@@ -222,9 +222,9 @@ impl Engine {
     /// Takes in all inputs that wait now, so that a caller who asks for the state sees the effect of what it
     /// did before. `true` once core has stopped.
     fn catch_up(&mut self) -> bool {
-        for _ in 0..self.news.len() {
-            if let Ok(news) = self.news.try_recv() {
-                self.hear(news);
+        for _ in 0..self.messages.len() {
+            if let Ok(message) = self.messages.try_recv() {
+                self.on_message(message);
             }
         }
         for _ in 0..self.inputs.len() {
@@ -288,10 +288,10 @@ impl Engine {
         self.step(input)
     }
 
-    /// Takes in news about bindings.
-    fn hear(&mut self, news: News) {
-        match news {
-            News::Watched(event) => {
+    /// Takes in a message about bindings.
+    fn on_message(&mut self, message: Message) {
+        match message {
+            Message::Watched(event) => {
                 self.tell_watch(&crate::bindings::scope(), &event);
                 for name in self.bindings.observe(event) {
                     self.observer.report(&format!("binding {name} is gone"));
@@ -299,8 +299,8 @@ impl Engine {
                     self.forget_policies();
                 }
             }
-            News::Loaded(loaded) => self.loaded(*loaded),
-            News::FilesMayHaveChanged => self.bindings.reload_changed(),
+            Message::Loaded(loaded) => self.loaded(*loaded),
+            Message::FilesMayHaveChanged => self.bindings.reload_changed(),
         }
     }
 
@@ -572,9 +572,9 @@ impl Engine {
         match self.local.clone() {
             Some(objects) => {
                 let version = ResourceVersion::default();
-                self.hear(News::Watched(WatchEvent::Listed { objects, version }));
+                self.on_message(Message::Watched(WatchEvent::Listed { objects, version }));
             }
-            None => self.watch_into(crate::bindings::scope(), self.tells.clone(), News::Watched),
+            None => self.watch_into(crate::bindings::scope(), self.tells.clone(), Message::Watched),
         }
     }
 
