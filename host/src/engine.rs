@@ -111,7 +111,7 @@ impl Handle {
 
 /// The event loop, and the parts that it drives.
 pub(crate) struct Engine {
-    machine: Controller,
+    controller: Controller,
     clock: Arc<Clock>,
     cluster: Arc<Cluster>,
     clouds: Arc<Clouds>,
@@ -145,9 +145,9 @@ impl Engine {
         let (tells, messages) = mpsc::channel(MESSAGES);
         let (asks, questions) = mpsc::channel(MESSAGES);
         let (tell_stop, stopping) = watch::channel(None);
-        let machine = Controller::new(config.identity).with_rooms(rooms(config.threads));
+        let controller = Controller::new(config.identity).with_rooms(rooms(config.threads));
         let engine = Engine {
-            machine,
+            controller,
             bindings: Bindings::new(
                 config.cluster.clone(),
                 config.policies.clone(),
@@ -183,7 +183,7 @@ impl Engine {
 
     #[cfg(feature = "simulation")]
     pub(crate) fn set_guards(&mut self, guards: polity_core::controller::Guards) {
-        self.machine.set_guards(guards);
+        self.controller.set_guards(guards);
     }
 
     /// Runs until it is told to stop and no pass is in flight any more.
@@ -191,7 +191,7 @@ impl Engine {
         self.watch_bindings();
         let mut turn = Vec::with_capacity(TURN);
         loop {
-            let deadline = self.machine.deadline().min(self.next_status);
+            let deadline = self.controller.deadline().min(self.next_status);
             tokio::select! {
                 biased;
                 Ok(()) = self.stopping.changed() => self.told_to_stop(&mut turn),
@@ -214,7 +214,7 @@ impl Engine {
                 }
             }
             self.write_statuses();
-            let trouble = self.machine.lease_problem().map(|trouble| trouble.to_string());
+            let trouble = self.controller.lease_problem().map(|trouble| trouble.to_string());
             self.tell("the lease", trouble.as_deref());
         }
     }
@@ -326,13 +326,13 @@ impl Engine {
     /// Forgets the policies that no binding names any more. A policy with which a pass in flight began is
     /// kept until bindings change the next time.
     fn forget_policies(&mut self) {
-        for id in self.workers.keep(&self.machine.policies()) {
+        for id in self.workers.keep(&self.controller.policies()) {
             self.observer.policy_forgotten(&id);
         }
     }
 
     fn step(&mut self, input: Input) -> bool {
-        let outputs = self.machine.step(self.clock.now(), input);
+        let outputs = self.controller.step(self.clock.now(), input);
         let mut stopped = false;
         for output in outputs {
             match output {
@@ -581,28 +581,28 @@ impl Engine {
     fn view(&self) -> View {
         View {
             keys: self
-                .machine
+                .controller
                 .keys()
                 .map(|(key, view)| (key.clone(), view))
                 .collect(),
             kinds: self
-                .machine
+                .controller
                 .bindings()
                 .map(|binding| (binding.name.clone(), binding.spec.governs.kind()))
                 .collect(),
             health: self
-                .machine
+                .controller
                 .bindings()
-                .filter_map(|b| Some((b.name.clone(), self.machine.health(&b.name)?)))
+                .filter_map(|b| Some((b.name.clone(), self.controller.health(&b.name)?)))
                 .collect(),
             unloaded: self.bindings.problems(),
             loading: self.bindings.loading(),
-            unsynced: self.machine.unsynced().map(str::to_owned).collect(),
-            holder: self.machine.is_holder(),
-            lease: self.machine.lease_problem(),
-            passes: self.machine.passes_in_flight(),
+            unsynced: self.controller.unsynced().map(str::to_owned).collect(),
+            holder: self.controller.is_holder(),
+            lease: self.controller.lease_problem(),
+            passes: self.controller.passes_in_flight(),
             policies: self.workers.policies().cloned().collect(),
-            cache: self.machine.cache_figures(),
+            cache: self.controller.cache_figures(),
         }
     }
 
@@ -614,11 +614,11 @@ impl Engine {
             return;
         }
         self.next_status = now.boot + STATUS_EVERY;
-        if !self.machine.is_holder() || self.local.is_some() {
+        if !self.controller.is_holder() || self.local.is_some() {
             return;
         }
-        let machine = &self.machine;
-        for write in self.bindings.statuses(|name| machine.health(name), now.unix) {
+        let controller = &self.controller;
+        for write in self.bindings.statuses(|name| controller.health(name), now.unix) {
             let (cluster, name) = (self.cluster.clone(), write.0);
             tokio::spawn(async move {
                 if let Err(failure) = cluster.write(&write.1).await {
