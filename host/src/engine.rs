@@ -31,9 +31,9 @@ use crate::said::Said;
 use crate::sim;
 use crate::workers::Workers;
 
-/// The most inputs that one turn of the loop takes in before it looks at everything else again. It bounds the
-/// length of a turn.
-const TURN: usize = 256;
+/// The most inputs that the loop takes in at once, before it looks at everything else again. It bounds the
+/// length of one round of the loop.
+const BATCH: usize = 256;
 /// The time between checks for changed statuses of bindings.
 const STATUS_EVERY: Duration = Duration::from_secs(2);
 
@@ -189,12 +189,12 @@ impl Engine {
     /// Runs until it is told to stop and no pass is in flight any more.
     pub(crate) async fn run(mut self) {
         self.watch_bindings();
-        let mut turn = Vec::with_capacity(TURN);
+        let mut batch = Vec::with_capacity(BATCH);
         loop {
             let deadline = self.controller.deadline().min(self.next_status);
             tokio::select! {
                 biased;
-                Ok(()) = self.stopping.changed() => self.told_to_stop(&mut turn),
+                Ok(()) = self.stopping.changed() => self.told_to_stop(&mut batch),
                 Some(question) = self.questions.recv() => {
                     if self.catch_up() {
                         return;
@@ -203,12 +203,12 @@ impl Engine {
                 }
                 Some(message) = self.messages.recv() => self.on_message(message),
                 () = ready(()), if !self.own.is_empty() => {
-                    turn.extend(self.own.drain(..self.own.len().min(TURN)));
+                    batch.extend(self.own.drain(..self.own.len().min(BATCH)));
                 }
-                _ = self.inputs.recv_many(&mut turn, TURN) => {}
-                () = self.clock.sleep_until(deadline) => turn.push(Input::Tick),
+                _ = self.inputs.recv_many(&mut batch, BATCH) => {}
+                () = self.clock.sleep_until(deadline) => batch.push(Input::Tick),
             }
-            for input in turn.drain(..) {
+            for input in batch.drain(..) {
                 if self.take_in(input) {
                     return;
                 }
@@ -240,10 +240,10 @@ impl Engine {
         false
     }
 
-    fn told_to_stop(&mut self, turn: &mut Vec<Input>) {
+    fn told_to_stop(&mut self, batch: &mut Vec<Input>) {
         let told = *self.stopping.borrow_and_update();
-        turn.push(Input::Stop);
-        turn.extend((told == Some(Stop::Cut)).then_some(Input::Cut));
+        batch.push(Input::Stop);
+        batch.extend((told == Some(Stop::Cut)).then_some(Input::Cut));
     }
 
     /// Reports a problem, or its end, if that is news.
@@ -686,7 +686,7 @@ fn refused(failure: Failure) -> Reply {
     Reply::Answer(Err(failure))
 }
 
-/// Revokes a token, in the cluster and for simulated machines.
+/// Revokes a token, in the cluster and in the clouds.
 async fn revoke(cluster: &Cluster, clouds: &Clouds, token: &str, owner: &str) -> Answer {
     if let Some(value) = cluster.revoke(token, owner).await? {
         sim::revoke(clouds, &value).await?;
