@@ -27,7 +27,7 @@ use crate::connections::StampInUse;
 use crate::crds;
 use crate::policies::{Policies, Stamp};
 use crate::selection::Selection;
-use crate::turns::Later;
+use crate::single_flight::Later;
 
 /// How often the files of policies are looked at, in real time.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::display::{hex, shortened};
 use crate::policies::Policies;
-use crate::turns::Ended;
+use crate::single_flight::Ended;
 
 /// The limits of one check. The schemas of the shipped policies take some milliseconds.
 const BOUNDS: Bounds = Bounds {
@@ -26,7 +26,7 @@ const MISTAKES: usize = 20;
 const MISTAKE: usize = 500;
 
 /// The configuration after the policy's schema has checked it and filled in defaults. The error is a
-/// [`crate::turns::Later`] if the check did not end within its limits.
+/// [`crate::single_flight::Later`] if the check did not end within its limits.
 pub(crate) fn configuration(
     policies: &Policies,
     manifest: &Manifest,
@@ -36,7 +36,7 @@ pub(crate) fn configuration(
     let input = json!({"schema": manifest.config_schema, "configuration": config}).to_string();
     let work = format!("configuration {}", hex(&Sha256::digest(&input)));
     let name = shortened(&manifest.name, MISTAKE);
-    policies.turns().take(&work, |_| {
+    policies.single_flight().run(&work, |_| {
         let checked = match policies.compiler() {
             #[cfg(feature = "simulation")]
             Compiler::InProcess => in_process(&input),

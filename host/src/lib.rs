@@ -44,11 +44,11 @@ pub mod selection;
 pub mod settled;
 #[cfg_attr(not(feature = "sim"), path = "no_sim.rs")]
 pub mod sim;
+mod single_flight;
 pub mod standalone;
 mod table;
 pub mod telemetry;
 mod timekeeping;
-mod turns;
 mod waiting;
 mod workers;
 

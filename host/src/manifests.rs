@@ -21,7 +21,7 @@ use crate::crds;
 use crate::install::{Target, apply, cannot_apply, install, install_own, name};
 use crate::policies::Policies;
 use crate::sim::Scenario;
-use crate::turns::Later;
+use crate::single_flight::Later;
 
 /// The content of the given files.
 #[derive(Default)]

@@ -16,7 +16,7 @@ use polity_sandbox::{Compiler, Policy, Sandbox};
 use sha2::{Digest, Sha256};
 
 use crate::display::hex;
-use crate::turns::{Ended, Try, Turns};
+use crate::single_flight::{Ended, SingleFlight, Try};
 
 /// The Rust target of policies.
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -50,7 +50,7 @@ pub struct Policies {
     sandbox: Arc<Sandbox>,
     path: PathBuf,
     folder: Option<Dir>,
-    turns: Turns,
+    single_flight: SingleFlight,
     builds_crates: bool,
     /// The crates that were built. Several bindings may name the same crate, and the build is reported once.
     built: Mutex<BTreeSet<PathBuf>>,
@@ -71,7 +71,7 @@ impl Policies {
             sandbox,
             path: folder.to_owned(),
             folder: opened,
-            turns: Turns::default(),
+            single_flight: SingleFlight::default(),
             builds_crates,
             built: Mutex::default(),
             says,
@@ -118,7 +118,7 @@ impl Policies {
         if let Some(known) = self.sandbox.known(&id) {
             return Ok(known);
         }
-        self.turns.take(&format!("policy {digest}"), |tried| {
+        self.single_flight.run(&format!("policy {digest}"), |tried| {
             let loaded = match tried {
                 Try::First => self.sandbox.load_within(bytes, FIRST_TRY),
                 Try::Again => self.sandbox.load(bytes),
@@ -136,8 +136,8 @@ impl Policies {
     }
 
     /// Orders the work on untrusted bytes.
-    pub(crate) fn turns(&self) -> &Turns {
-        &self.turns
+    pub(crate) fn single_flight(&self) -> &SingleFlight {
+        &self.single_flight
     }
 
     /// The state of a policy's file. It changes when the file is replaced or written to. `None` for crates

@@ -61,7 +61,7 @@ impl std::error::Error for Later {}
 
 /// The work under way and the work that waits.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct SingleFlight {
     state: Mutex<State>,
     ended: Condvar,
 }
@@ -119,31 +119,31 @@ impl Stopped {
 }
 
 /// The use of a place. It ends when the value is dropped.
-struct Turn<'a> {
-    turns: &'a Turns,
+struct Flight<'a> {
+    flights: &'a SingleFlight,
     work: &'a str,
     tried: Try,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Flight<'_> {
     fn drop(&mut self) {
-        let mut state = self.turns.state();
+        let mut state = self.flights.state();
         state.busy.remove(self.work);
         *state.places(self.tried).0 -= 1;
-        self.turns.ended.notify_all();
+        self.flights.ended.notify_all();
     }
 }
 
-impl Turns {
+impl SingleFlight {
     /// Runs work of this name as soon as a place is free. The error is a [`Later`] if the work was stopped.
-    pub(crate) fn take<T>(
+    pub(crate) fn run<T>(
         &self,
         work: &str,
         act: impl FnOnce(Try) -> Result<T, Ended>,
     ) -> Result<T, anyhow::Error> {
-        let turn = self.wait(work)?;
-        let ended = act(turn.tried);
-        // The result is entered before the turn is dropped, so that the next caller with the same work sees
+        let flight = self.wait(work)?;
+        let ended = act(flight.tried);
+        // The result is entered before the flight is dropped, so that the next caller with the same work sees
         // it.
         let mut state = self.state();
         let came_to = match ended {
@@ -160,7 +160,7 @@ impl Turns {
         came_to
     }
 
-    fn wait<'a>(&'a self, work: &'a str) -> Result<Turn<'a>, Later> {
+    fn wait<'a>(&'a self, work: &'a str) -> Result<Flight<'a>, Later> {
         let mut state = self.state();
         loop {
             let tried = match state.stopped.get(work) {
@@ -173,8 +173,8 @@ impl Turns {
             if !is_busy && *taken < places {
                 *taken += 1;
                 state.busy.insert(work.to_owned());
-                return Ok(Turn {
-                    turns: self,
+                return Ok(Flight {
+                    flights: self,
                     work,
                     tried,
                 });
@@ -192,8 +192,8 @@ impl Turns {
 mod tests {
     use super::*;
 
-    fn stop(turns: &Turns) -> Later {
-        let stopped = turns.take::<()>("bomb", |_| Err(Ended::Stopped("it takes too long".into())));
+    fn stop(flights: &SingleFlight) -> Later {
+        let stopped = flights.run::<()>("bomb", |_| Err(Ended::Stopped("it takes too long".into())));
         stopped
             .expect_err("it was stopped")
             .downcast()
@@ -202,27 +202,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_that_was_stopped_waits_longer_each_time() {
-        let turns = Turns::default();
+        let flights = SingleFlight::default();
         let mut waits = Vec::new();
         for _ in 0..9 {
-            let later = stop(&turns);
+            let later = stop(&flights);
             waits.push(later.at.duration_since(Instant::now()).as_secs());
-            let meanwhile = turns.take::<()>("bomb", |_| panic!("not before its time"));
+            let meanwhile = flights.run::<()>("bomb", |_| panic!("not before its time"));
             assert_eq!(meanwhile.expect_err("not yet").to_string(), later.to_string());
             tokio::time::sleep_until(later.at).await;
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
-        let tried = turns.take("bomb", Ok).expect("it has its turn");
+        let tried = flights.run("bomb", Ok).expect("it is its time");
         assert_eq!(tried, Try::Again);
-        let tried = turns.take("bomb", Ok).expect("it has its turn");
+        let tried = flights.run("bomb", Ok).expect("it is its time");
         assert_eq!(tried, Try::First, "what came to something begins anew");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_mistake_in_the_work_itself_is_not_waited_for() {
-        let turns = Turns::default();
+        let flights = SingleFlight::default();
         for _ in 0..2 {
-            let refused = turns.take::<()>("policy", |_| Err(Ended::Refused(anyhow::anyhow!("it is empty"))));
+            let refused =
+                flights.run::<()>("policy", |_| Err(Ended::Refused(anyhow::anyhow!("it is empty"))));
             let refused = refused.expect_err("refused");
             assert!(refused.downcast_ref::<Later>().is_none());
             assert_eq!(refused.to_string(), "it is empty");
@@ -231,30 +232,30 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_stopped_takes_no_place_from_what_is_new() {
-        let turns = std::sync::Arc::new(Turns::default());
-        let later = stop(&turns);
+        let flights = std::sync::Arc::new(SingleFlight::default());
+        let later = stop(&flights);
         tokio::time::sleep_until(later.at).await;
         // During the second try of one piece of work, all places for new work are used.
-        let first = |n: usize| turns.take(&format!("policy-{n}"), |_| Ok(n));
-        let done = turns.take("bomb", |_| {
+        let first = |n: usize| flights.run(&format!("policy-{n}"), |_| Ok(n));
+        let done = flights.run("bomb", |_| {
             Ok((0..FIRST).map(first).collect::<Result<Vec<_>, _>>())
         });
-        assert_eq!(done.expect("a turn").expect("turns"), [0, 1, 2, 3]);
+        assert_eq!(done.expect("done").expect("all done"), [0, 1, 2, 3]);
     }
 
     #[test]
     fn the_same_work_is_done_once_at_a_time() {
-        let (turns, at_once) = (Turns::default(), std::sync::atomic::AtomicUsize::new(0));
+        let (flights, at_once) = (SingleFlight::default(), std::sync::atomic::AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let alone = turns.take("policy", |_| {
+                    let alone = flights.run("policy", |_| {
                         let others = at_once.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
                         std::thread::yield_now();
                         at_once.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
                         Ok(others == 0)
                     });
-                    assert!(alone.expect("a turn"));
+                    assert!(alone.expect("done"));
                 });
             }
         });
@@ -262,11 +263,11 @@ mod tests {
 
     #[test]
     fn a_panic_in_the_work_gives_its_place_back() {
-        let turns = Turns::default();
+        let flights = SingleFlight::default();
         for _ in 0..2 * FIRST {
-            let panics = || turns.take::<()>("policy", |_| panic!("a bug"));
+            let panics = || flights.run::<()>("policy", |_| panic!("a bug"));
             assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).is_err());
         }
-        turns.take("policy", Ok).expect("there is a place");
+        flights.run("policy", Ok).expect("there is a place");
     }
 }
