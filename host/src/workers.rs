@@ -28,13 +28,13 @@ const NICE_WHEN_LONG: i32 = 10;
 /// The threads that call policies.
 pub(crate) struct Workers {
     policies: BTreeMap<PolicyId, Arc<Policy>>,
-    line: Arc<Line>,
+    queue: Arc<Queue>,
     /// Whether there are no threads, so that the caller does the work itself.
     inline: bool,
 }
 
 #[derive(Default)]
-struct Line {
+struct Queue {
     jobs: Mutex<Jobs>,
     /// Signals work for a thread that takes everything.
     any: Condvar,
@@ -74,9 +74,9 @@ impl Workers {
     /// Starts the threads, which send the result of each call. With zero threads the caller does the work
     /// itself, at once. A simulation needs that: nothing may happen beside it.
     pub(crate) fn start(threads: usize, replies: &mpsc::Sender<Input>) -> Self {
-        let line = Arc::<Line>::default();
+        let queue = Arc::<Queue>::default();
         for number in 0..threads {
-            let (line, replies) = (line.clone(), replies.clone());
+            let (queue, replies) = (queue.clone(), replies.clone());
             let (takes, nice) = match number {
                 0 if threads > 1 => (Takes::WhatIsShort, NICE),
                 _ if threads > 1 => (Takes::Everything, NICE_WHEN_LONG),
@@ -85,7 +85,7 @@ impl Workers {
             let named = std::thread::Builder::new().name(format!("policy-{number}"));
             let started = named.spawn(move || {
                 step_back(nice);
-                while let Some(job) = line.next(takes) {
+                while let Some(job) = queue.next(takes) {
                     if replies.blocking_send(job.done()).is_err() {
                         return;
                     }
@@ -97,7 +97,7 @@ impl Workers {
         }
         Workers {
             policies: BTreeMap::new(),
-            line,
+            queue,
             inline: threads == 0,
         }
     }
@@ -167,7 +167,7 @@ impl Workers {
         if self.inline {
             return Some(job.done());
         }
-        self.line.push(job);
+        self.queue.push(job);
         None
     }
 }
@@ -182,13 +182,13 @@ fn step_back(nice: i32) {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        self.line.jobs().closed = true;
-        self.line.any.notify_all();
-        self.line.short.notify_all();
+        self.queue.jobs().closed = true;
+        self.queue.any.notify_all();
+        self.queue.short.notify_all();
     }
 }
 
-impl Line {
+impl Queue {
     fn push(&self, job: Job) {
         let mut jobs = self.jobs();
         // A thread that was signalled and has not woken yet counts as busy, so the next work goes to the
@@ -296,16 +296,16 @@ mod tests {
 
     #[test]
     fn the_thread_for_what_is_short_passes_over_what_is_long_and_the_others_pass_over_nothing() {
-        let line = Line::default();
+        let queue = Queue::default();
         for (id, is_long) in [(1, true), (2, true), (3, false), (4, false)] {
-            line.push(job(id, is_long));
+            queue.push(job(id, is_long));
         }
-        let next = |takes| line.next(takes).map(|job| job.id.0);
+        let next = |takes| queue.next(takes).map(|job| job.id.0);
         assert_eq!(next(Takes::WhatIsShort), Some(3));
         assert_eq!(next(Takes::Everything), Some(1));
         assert_eq!(next(Takes::Everything), Some(2));
         assert_eq!(next(Takes::Everything), Some(4));
-        line.jobs().closed = true;
+        queue.jobs().closed = true;
         assert_eq!(next(Takes::WhatIsShort), None);
     }
 
@@ -315,7 +315,7 @@ mod tests {
             let (replies, mut done) = mpsc::channel(256);
             let workers = Workers::start(threads, &replies);
             for id in 0..200 {
-                workers.line.push(job(id, id % 3 == 0));
+                workers.queue.push(job(id, id % 3 == 0));
             }
             let mut calls: Vec<u64> = (0..200)
                 .map(|_| match done.blocking_recv() {
