@@ -2,7 +2,7 @@
 //!
 //! **Flow.** A write holds the writers' lock, works out its changes on the newest state ([`Write`]), and
 //! waits until they are on the disk. The first writer that gets to the disk commits all waiting changes in
-//! one transaction, and shows them to readers and watches ([`line`]). Readers never wait for the disk.
+//! one transaction, and shows them to readers and watches ([`write_queue`]). Readers never wait for the disk.
 //!
 //! **Guarantees.** Everything that an answer rests on was committed before the answer, also if it is a
 //! refusal. Changes have resourceVersions without gaps and without repeats, also across restarts. All changes
@@ -13,9 +13,9 @@
 
 mod clock;
 mod disk;
-mod line;
 mod state;
 mod write;
+mod write_queue;
 
 use std::{
     fs::File,
@@ -31,7 +31,7 @@ use tokio::sync::watch;
 use crate::{controllers::budget, http::refusal::Refusal};
 use clock::now;
 use disk::{Disk, NotKept};
-use line::Line;
+use write_queue::WriteQueue;
 
 /// The number of changes that each resource remembers for watches. At 10,000 writes a second a watch may be
 /// almost half a second behind. A changed object of 2 KB takes some 8 KB here.
@@ -70,7 +70,7 @@ pub struct Store {
     /// Held by a writer to memory, so that there is one at a time.
     writer: Mutex<()>,
     /// The writers to a disk; `None` in memory.
-    line: Option<Line>,
+    write_queue: Option<WriteQueue>,
     state: RwLock<State>,
     /// The reason why objects can never be stored again; `None` as long as they can.
     lost: watch::Sender<Option<String>>,
@@ -110,12 +110,12 @@ impl Store {
     }
 
     fn with(state: State, disk: Option<Disk>, clock: Clock, seed: [u8; 16]) -> Result<Self, Refusal> {
-        let line = disk.map(|disk| Line::new(disk, state.copy()));
+        let write_queue = disk.map(|disk| WriteQueue::new(disk, state.copy()));
         let store = Self {
             clock,
             seed,
             writer: Mutex::default(),
-            line,
+            write_queue,
             state: RwLock::new(state),
             lost: watch::Sender::new(None),
         };
@@ -125,7 +125,7 @@ impl Store {
 
     /// Whether writes wait for a disk.
     pub(crate) fn is_durable(&self) -> bool {
-        self.line.is_some()
+        self.write_queue.is_some()
     }
 
     /// The present state. Hold it only briefly, because writers wait for it.
@@ -157,8 +157,8 @@ impl Store {
         &self,
         work: impl FnOnce(&mut Write<'_>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        if let Some(line) = &self.line {
-            return line.write(self, work);
+        if let Some(write_queue) = &self.write_queue {
+            return write_queue.write(self, work);
         }
         // A panic inside `work` leaves the state as it was, because only the code below changes it.
         let _alone = self.writer.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,7 @@ use super::state::{Change, State};
 use super::{Refusal, Store, Write};
 
 /// Writers to a disk.
-pub(super) struct Line {
+pub(super) struct WriteQueue {
     disk: Mutex<Disk>,
     writers: Mutex<Writers>,
 }
@@ -50,9 +50,9 @@ impl Receipt {
     }
 }
 
-impl Line {
+impl WriteQueue {
     pub(super) fn new(disk: Disk, ahead: State) -> Self {
-        Line {
+        WriteQueue {
             disk: Mutex::new(disk),
             writers: Mutex::new(Writers {
                 ahead,
@@ -179,14 +179,14 @@ mod tests {
 
     /// Writers that all wait for the disk while the test holds it.
     fn waiting(store: &Arc<Store>, count: usize) -> Vec<JoinHandle<Result<u64, Refusal>>> {
-        let line = store.line.as_ref().unwrap();
-        let disk = line.disk.lock().unwrap();
+        let queue = store.write_queue.as_ref().unwrap();
+        let disk = queue.disk.lock().unwrap();
         let write = |number| {
             let store = store.clone();
             std::thread::spawn(move || put(&store, &format!("c-{number}")))
         };
         let writers: Vec<_> = (0..count).map(write).collect();
-        while line.writers().waiting.len() < count {
+        while queue.writers().waiting.len() < count {
             std::thread::yield_now();
         }
         assert!(
@@ -238,14 +238,14 @@ mod tests {
     fn a_refusal_waits_for_what_it_rests_on() {
         let full = Full::default();
         let store = store(&full);
-        let line = store.line.as_ref().unwrap();
-        let disk = line.disk.lock().unwrap();
+        let queue = store.write_queue.as_ref().unwrap();
+        let disk = queue.disk.lock().unwrap();
         let write = |work: fn(&Store) -> Result<u64, Refusal>| {
             let store = store.clone();
             std::thread::spawn(move || work(&store))
         };
         let first = write(|store| put(store, "c"));
-        while line.writers().waiting.is_empty() {
+        while queue.writers().waiting.is_empty() {
             std::thread::yield_now();
         }
         let second = write(|store| {
@@ -254,7 +254,7 @@ mod tests {
                 None => Ok(0),
             })
         });
-        while line.writers().waiting.len() < 2 {
+        while queue.writers().waiting.len() < 2 {
             std::thread::yield_now();
         }
         full.set(true);
