@@ -32,7 +32,7 @@ pub(crate) async fn install_own(
     cluster: &Cluster,
     definition: &Value,
     target: Target,
-    says: &(dyn Fn(&str) + Sync),
+    report: &(dyn Fn(&str) + Sync),
 ) -> Result<()> {
     let merged = |standing: &Value| {
         target.replaces_crds().then(|| {
@@ -55,7 +55,7 @@ pub(crate) async fn install_own(
     if let Stands::Kept(standing) = stands
         && !crds::says_all(&standing, definition)
     {
-        says(&format!(
+        report(&format!(
             "CustomResourceDefinition {}: the cluster has another one, which stays as it is; replace it with \
              --replace-crds",
             name(definition)
@@ -127,10 +127,10 @@ pub(crate) async fn apply_one(
     cluster: &Cluster,
     object: &Value,
     target: Target,
-    says: &(dyn Fn(&str) + Sync),
+    report: &(dyn Fn(&str) + Sync),
 ) -> Result<()> {
     match crds::is_crd(object) {
-        true => install_own(cluster, object, target, says).await,
+        true => install_own(cluster, object, target, report).await,
         false => apply(cluster, object).await,
     }
 }

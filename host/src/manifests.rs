@@ -143,10 +143,10 @@ impl Manifests {
         policies: &Arc<Policies>,
         clouds: &Arc<Clouds>,
         target: Target,
-        says: &(dyn Fn(&str) + Sync),
+        report: &(dyn Fn(&str) + Sync),
     ) -> Result<()> {
         let mut before = Applied::default();
-        self.apply_beside(&mut before, cluster, policies, clouds, target, says)
+        self.apply_beside(&mut before, cluster, policies, clouds, target, report)
             .await
     }
 
@@ -159,7 +159,7 @@ impl Manifests {
         policies: &Arc<Policies>,
         clouds: &Arc<Clouds>,
         target: Target,
-        says: &(dyn Fn(&str) + Sync),
+        report: &(dyn Fn(&str) + Sync),
     ) -> Result<()> {
         let mut brought = Vec::new();
         let mut problems = Problems::default();
@@ -176,7 +176,7 @@ impl Manifests {
                 }
                 Err(e) => {
                     problems.unserved.extend(mentioned(binding));
-                    says(&format!("binding {}: {e:#}", binding["metadata"]["name"]));
+                    report(&format!("binding {}: {e:#}", binding["metadata"]["name"]));
                     if let Some(later) = e.downcast_ref::<Later>() {
                         let (cluster, policies, clouds) = (cluster.clone(), policies.clone(), clouds.clone());
                         let binding = binding.clone();
@@ -193,7 +193,7 @@ impl Manifests {
             .filter(|_| target == Target::Standalone || !self.bindings.is_empty());
         let given = self.objects.iter().filter(|object| rank(object) == CRD);
         for definition in own.chain(given) {
-            install_own(cluster, definition, target, says).await?;
+            install_own(cluster, definition, target, report).await?;
         }
         // The definition of the binding that governs a kind comes before those of bindings that are only
         // granted access to it.
@@ -204,12 +204,12 @@ impl Manifests {
                 continue;
             }
             if let Err(problem) = install(cluster, one, target).await {
-                says(&format!("binding {}: {problem}", one.binding));
+                report(&format!("binding {}: {problem}", one.binding));
                 problems.refused.insert(kind.clone());
                 problems.add(&one.binding, kind, problem);
             }
         }
-        self.apply_objects(before, cluster, &problems, says).await
+        self.apply_objects(before, cluster, &problems, report).await
     }
 
     /// Bindings are loaded before the connections that they name are applied.
@@ -231,7 +231,7 @@ impl Manifests {
         before: &mut Applied,
         cluster: &Cluster,
         problems: &Problems,
-        says: &(dyn Fn(&str) + Sync),
+        report: &(dyn Fn(&str) + Sync),
     ) -> Result<()> {
         let of = |wanted| self.objects.iter().filter(move |object| rank(object) == wanted);
         let known = before.clone();
@@ -255,7 +255,7 @@ impl Manifests {
         for object in of(REST).filter(is_new) {
             match cluster.apply(object).await {
                 Err(failure) if failure.code == Code::Unimplemented && problems.explain(object) => {
-                    says(&format!("{:#}", cannot_apply(object, &failure)));
+                    report(&format!("{:#}", cannot_apply(object, &failure)));
                 }
                 applied => {
                     applied.map_err(|failure| cannot_apply(object, &failure))?;

@@ -54,7 +54,7 @@ pub struct Policies {
     builds_crates: bool,
     /// The crates that were built. Several bindings may name the same crate, and the build is reported once.
     built: Mutex<BTreeSet<PathBuf>>,
-    says: Box<dyn Fn(&str) + Send + Sync>,
+    report: Box<dyn Fn(&str) + Send + Sync>,
 }
 
 impl Policies {
@@ -64,7 +64,7 @@ impl Policies {
         sandbox: Arc<Sandbox>,
         folder: &Path,
         builds_crates: bool,
-        says: Box<dyn Fn(&str) + Send + Sync>,
+        report: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Self {
         let opened = Dir::open_ambient_dir(folder, ambient_authority()).ok();
         Policies {
@@ -74,7 +74,7 @@ impl Policies {
             single_flight: SingleFlight::default(),
             builds_crates,
             built: Mutex::default(),
-            says,
+            report,
         }
     }
 
@@ -195,7 +195,7 @@ impl Policies {
         drop(built);
         if is_first {
             self.add_target(&folder)?;
-            (self.says)(&format!("building {} for {TARGET}", shown_from_here(&folder)));
+            (self.report)(&format!("building {} for {TARGET}", shown_from_here(&folder)));
         }
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
             .args(["build", "--lib", "--target", TARGET, "--release"])
@@ -240,7 +240,7 @@ impl Policies {
         if Path::new(&sysroot).join("lib/rustlib").join(TARGET).is_dir() {
             return Ok(());
         }
-        (self.says)(&format!("installing the Rust target {TARGET}"));
+        (self.report)(&format!("installing the Rust target {TARGET}"));
         let added = Command::new("rustup")
             .args(["target", "add", TARGET])
             .current_dir(folder)

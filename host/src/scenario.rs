@@ -277,10 +277,11 @@ impl Scenario {
         clock: &Arc<Clock>,
         cluster: &Arc<Cluster>,
         target: Target,
-        says: Arc<dyn Fn(&str) + Send + Sync>,
+        report: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Running {
         let position = Position::beginning(&self.digest, &self.steps, clock.now().unix);
-        self.course(position, clock, cluster, target, says, None).start()
+        self.course(position, clock, cluster, target, report, None)
+            .start()
     }
 
     /// Continues the scenario from a position. It first looks which conditions hold now, before anything else
@@ -290,10 +291,10 @@ impl Scenario {
         position: Position,
         (clock, cluster): (&Arc<Clock>, &Arc<Cluster>),
         target: Target,
-        says: Arc<dyn Fn(&str) + Send + Sync>,
+        report: Arc<dyn Fn(&str) + Send + Sync>,
         data: Option<Arc<Data>>,
     ) -> Running {
-        let mut course = self.course(position, clock, cluster, target, says, data);
+        let mut course = self.course(position, clock, cluster, target, report, data);
         course.look().await;
         course.start()
     }
@@ -304,7 +305,7 @@ impl Scenario {
         clock: &Arc<Clock>,
         cluster: &Arc<Cluster>,
         target: Target,
-        says: Arc<dyn Fn(&str) + Send + Sync>,
+        report: Arc<dyn Fn(&str) + Send + Sync>,
         data: Option<Arc<Data>>,
     ) -> Course {
         Course {
@@ -313,7 +314,7 @@ impl Scenario {
             clock: clock.clone(),
             cluster: cluster.clone(),
             target,
-            says,
+            report,
             data,
         }
     }

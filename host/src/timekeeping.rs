@@ -43,15 +43,15 @@ pub(crate) struct Timekeeper {
 }
 
 impl Timekeeper {
-    /// Starts to save. `says` is told when saving fails or works again.
-    pub(crate) fn start(data: Arc<Data>, clock: Arc<Clock>, says: impl Fn(&str) + Send + 'static) -> Self {
+    /// Starts to save. `report` is called when saving fails or works again.
+    pub(crate) fn start(data: Arc<Data>, clock: Arc<Clock>, report: impl Fn(&str) + Send + 'static) -> Self {
         let (of, at) = (data.clone(), clock.clone());
         let task = tokio::spawn(async move {
             let mut said = Said::default();
             loop {
                 let wrong = save(&of, &at).err().map(|e| format!("{e:#}"));
                 if let Some(news) = said.news("the virtual time", wrong.as_deref(), at.now().boot) {
-                    says(&news);
+                    report(&news);
                 }
                 at.sleep(save_every(at.speed())).await;
             }

@@ -162,6 +162,6 @@ pub(super) fn named(path: &Path, format: Format) -> Result<(Policies, PolicySour
         configuration: None,
         writes: None,
     };
-    let says = Box::new(move |message: &str| say(format, message));
-    Ok((Policies::new(sandbox, folder, true, says), source))
+    let report = Box::new(move |message: &str| say(format, message));
+    Ok((Policies::new(sandbox, folder, true, report), source))
 }

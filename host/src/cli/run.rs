@@ -322,8 +322,8 @@ impl Run {
             false => Clock::real(),
         });
         let timekeeper = data.clone().filter(|_| self.is_standalone()).map(|data| {
-            let says = move |message: &str| say(format, message);
-            Timekeeper::start(data, clock.clone(), says)
+            let report = move |message: &str| say(format, message);
+            Timekeeper::start(data, clock.clone(), report)
         });
         let (cluster, api) = self.cluster(&clock, data.as_deref(), format).await?;
         let cluster = Arc::new(cluster);
@@ -361,10 +361,10 @@ impl Run {
         let clouds = Arc::new(clouds);
 
         let target = self.target();
-        let says = |message: &str| say(format, message);
+        let report = |message: &str| say(format, message);
         let mut applied = kept.map(Applied::read).transpose()?.unwrap_or_default();
         manifests
-            .apply_beside(&mut applied, &cluster, &policies, &clouds, target, &says)
+            .apply_beside(&mut applied, &cluster, &policies, &clouds, target, &report)
             .await?;
         if let Some(data) = kept {
             applied.save(data)?;
@@ -381,11 +381,11 @@ impl Run {
         let position = position.transpose()?;
         sim::begin(&clouds, position.as_ref().map_or(now.unix, Position::start));
         let started = now.boot;
-        let says: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
+        let report: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
         let running = match (&scenario, position) {
             (Some(scenario), Some(position)) => {
                 let with = (&clock, &cluster);
-                Some(scenario.go_on(position, with, target, says, data.clone()).await)
+                Some(scenario.go_on(position, with, target, report, data.clone()).await)
             }
             _ => None,
         };

@@ -32,7 +32,7 @@ use crate::install::{self, Target};
 /// The file in the data folder that holds the position of the scenario.
 const FILE: &str = "scenario";
 
-type Says = Arc<dyn Fn(&str) + Send + Sync>;
+type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A scenario that is under way.
 pub struct Running {
@@ -139,7 +139,7 @@ pub(super) struct Course {
     pub(super) clock: Arc<Clock>,
     pub(super) cluster: Arc<Cluster>,
     pub(super) target: Target,
-    pub(super) says: Says,
+    pub(super) report: Report,
     /// The folder in which the position is saved.
     pub(super) data: Option<Arc<Data>>,
 }
@@ -240,7 +240,7 @@ impl Course {
         if let Some(data) = &self.data
             && let Err(e) = self.position.save(data)
         {
-            (self.says)(&format!("scenario: cannot save the position: {e:#}"));
+            (self.report)(&format!("scenario: cannot save the position: {e:#}"));
         }
     }
 
@@ -248,15 +248,15 @@ impl Course {
         let step = self.steps[index].clone();
         let taken = match &step.delete {
             Some(object) if step.apply.is_none() && step.patch.is_none() => self.delete(index, object).await,
-            _ => step.change(&self.cluster, self.target, &*self.says).await,
+            _ => step.change(&self.cluster, self.target, &*self.report).await,
         };
         match taken {
             Ok(done) => {
-                (self.says)(&format!("scenario: {done}"));
+                (self.report)(&format!("scenario: {done}"));
                 self.set(index, Progress::Taken);
             }
             Err(e) => {
-                (self.says)(&format!("scenario: a step failed: {e:#}"));
+                (self.report)(&format!("scenario: a step failed: {e:#}"));
                 self.set(index, Progress::Failed);
             }
         }
@@ -303,10 +303,10 @@ impl Step {
         &self,
         cluster: &Cluster,
         target: Target,
-        says: &(dyn Fn(&str) + Send + Sync),
+        report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<String> {
         if let Some(object) = &self.apply {
-            install::apply_one(cluster, object, target, says).await?;
+            install::apply_one(cluster, object, target, report).await?;
             let applied = named(&Object::new(object.clone()).reference());
             return Ok(format!("applied {applied}"));
         }
