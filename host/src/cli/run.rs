@@ -1,5 +1,7 @@
 //! `polity run`: the host, standalone or against a cluster.
 
+mod start;
+
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,6 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use polity_clouds::Millis;
 use polity_cluster::Cluster;
-use polity_core::time::Unix;
 use polity_kube_rules::labels::LabelSelector;
 use polity_sandbox::Allocation;
 
@@ -18,27 +19,21 @@ use super::connection::Connection;
 use super::millis;
 use super::settings::{Domain, label_selector};
 use super::stopping::{Signals, Stopping};
-use crate::applied::Applied;
 use crate::clock::{Clock, Speed};
 use crate::clouds::Clouds;
-use crate::config::HostConfig;
-use crate::connections::Connections;
 use crate::data::{Data, HOLDER};
-use crate::host::{self, Host};
+use crate::host;
 use crate::install::Target;
 use crate::live::LiveTable;
-use crate::manifests::Manifests;
 use crate::overview::Overview;
-use crate::policies::Policies;
-use crate::progress::{Format, Progress, say};
+use crate::progress::{Format, say};
 use crate::recording::{self, Recorder};
-use crate::secrets::ClusterSecrets;
 use crate::selection::Selection;
 use crate::settled::Settling;
-use crate::sim::{self, Position, Running, Scenario};
+use crate::sim::{Running, Scenario};
 use crate::standalone;
-use crate::telemetry::{Endpoint, Export, Metrics, Traces, Watched};
-use crate::timekeeping::{self, Timekeeper};
+use crate::telemetry::{Endpoint, Export};
+use crate::timekeeping::Timekeeper;
 use crate::waiting::WaitingFile;
 
 /// The default deadline of `--until-settled`: an hour of the host's clock.
@@ -273,167 +268,6 @@ impl Run {
             bail!("--speed max cannot be used with {endpoint}: clients that connect live in real time");
         }
         Ok(speed)
-    }
-
-    /// Applies the given manifests and starts the host.
-    async fn start(&self, format: Format) -> Result<Started> {
-        let endpoint = self.endpoint(format).await?;
-        let manifests = Manifests::read(&self.paths)?;
-        let scenario = manifests.scenario.clone();
-        if self.is_standalone() && (self.domain.is_given() || self.binding_selector.is_some()) {
-            bail!(
-                "--lease, --namespace and --binding-selector go with a cluster; standalone is one host for all that it has"
-            );
-        }
-        if self.is_standalone() && self.replace_crds {
-            bail!("--replace-crds needs a cluster: standalone always keeps its definitions up to date");
-        }
-        if !self.is_standalone() {
-            if self.listen.is_some() || self.speed.is_some() {
-                bail!("--listen and --speed are for standalone: remove them, or run without a cluster");
-            }
-            manifests.check_for_a_cluster(self.build_crates)?;
-        }
-        let data = self.data.as_deref().map(Data::open).transpose()?.map(Arc::new);
-        let speed = self.speed(scenario.as_ref())?;
-        let sandbox = super::sandbox(self.sandbox.into())?;
-        let folder = self
-            .policies
-            .clone()
-            .or(manifests.folder.clone())
-            .unwrap_or_else(|| PathBuf::from("."));
-        let builds = self.build_crates || self.is_standalone();
-        let policies = Arc::new(Policies::new(
-            sandbox.clone(),
-            &folder,
-            builds,
-            Box::new(move |m| say(format, m)),
-        ));
-        // Build before the clock starts: building takes minutes of real time, which a fast clock would turn
-        // into hours.
-        manifests.build(&policies).await;
-        let saved = match self.is_standalone() {
-            true => timekeeping::saved(data.as_deref(), speed)?,
-            false => Unix::default(),
-        };
-        // The clock stands still until all is ready, because compiling takes real time too.
-        let clock = Arc::new(match self.is_standalone() {
-            true => Clock::standing(speed, saved),
-            false => Clock::real(),
-        });
-        let timekeeper = data.clone().filter(|_| self.is_standalone()).map(|data| {
-            let report = move |message: &str| say(format, message);
-            Timekeeper::start(data, clock.clone(), report)
-        });
-        let (cluster, api) = self.cluster(&clock, data.as_deref(), format).await?;
-        let cluster = Arc::new(cluster);
-        let seed = scenario.as_ref().map_or_else(unpredictable, Scenario::seed);
-        let cloud = scenario.as_ref().and_then(|s| s.cloud().cloned());
-        let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
-        let recorder = recorder(self.record.as_deref(), data.as_deref(), &sandbox.engine_version())?;
-        let connections = Connections::new(
-            cluster.clone(),
-            policies.clone(),
-            clock.clone(),
-            secrets.clone(),
-            seed,
-            cluster.addresses().await,
-        );
-        // Only standalone remembers which manifests it applied. With a cluster, all given manifests are
-        // applied at every start.
-        let kept = data.as_deref().filter(|_| self.is_standalone());
-        let identity = match &kept {
-            Some(kept) => holder(kept)?,
-            None => identity(),
-        };
-        let connections = connections.kept_by(Arc::new(recorder.exchanges()));
-        let connections = Arc::new(connections.used_by(&identity, self.selection()));
-        let mut clouds = Clouds::new(clock.clone(), secrets, data.clone(), seed, cloud)
-            .with_connections(connections.clone());
-        if !self.is_standalone() {
-            let kept = data.clone();
-            clouds = clouds.on_open(move |name, cloud| {
-                if let Some(notice) = sim::notice(name, cloud, kept.as_deref()) {
-                    say(format, &notice);
-                }
-            });
-        }
-        let clouds = Arc::new(clouds);
-
-        let target = self.target();
-        let report = |message: &str| say(format, message);
-        let mut applied = kept.map(Applied::read).transpose()?.unwrap_or_default();
-        manifests
-            .apply_beside(&mut applied, &cluster, &policies, &clouds, target, &report)
-            .await?;
-        if let Some(data) = kept {
-            applied.save(data)?;
-        }
-        if self.is_standalone() {
-            manifests.compile(&cluster, &policies).await;
-        }
-
-        connections.follow();
-
-        let overview = Arc::new(Overview::default());
-        let now = clock.now();
-        let position = scenario.as_ref().map(|s| s.position(data.as_deref(), now.unix));
-        let position = position.transpose()?;
-        sim::begin(&clouds, position.as_ref().map_or(now.unix, Position::start));
-        let started = now.boot;
-        let report: Arc<dyn Fn(&str) + Send + Sync> = Arc::new(move |message: &str| say(format, message));
-        let running = match (&scenario, position) {
-            (Some(scenario), Some(position)) => {
-                let with = (&clock, &cluster);
-                Some(scenario.go_on(position, with, target, report, data.clone()).await)
-            }
-            _ => None,
-        };
-        let metrics = Arc::new(Metrics::new()?);
-        let recorded = recorder.path().to_owned();
-        let mut progress = Progress::new(format, started, overview.clone(), Some(recorder));
-        let shows_table = self.shows_table(format, speed);
-        if shows_table {
-            progress = progress.without_lines();
-        }
-        let traces = self.otlp_endpoint.as_deref().map(|to| Traces::to(to, format));
-        let (traces, export) = traces.transpose()?.unzip();
-        let host = Host::start(HostConfig {
-            identity,
-            clock: clock.clone(),
-            cluster: cluster.clone(),
-            clouds: clouds.clone(),
-            policies,
-            // A clock that jumps must know of all work, so policies run on the event loop's own thread.
-            threads: match speed {
-                Speed::Max => 0,
-                Speed::Times(_) => std::thread::available_parallelism().map_or(1, |n| n.get()),
-            },
-            observer: Box::new(Watched::new(progress, metrics.clone(), traces)),
-            local: None,
-            selection: self.selection(),
-            beside: sim::kubelets(&clock, &cluster, &clouds),
-        });
-        if let Some(endpoint) = endpoint {
-            tokio::spawn(endpoint.serve(host.handle().clone(), metrics));
-        }
-        let waiting = WaitingFile::keep(host.handle().clone(), clock.clone(), recorded);
-        let (handle, at) = (host.handle().clone(), clock.clone());
-        let table = shows_table.then(|| LiveTable::show(handle, at, overview.clone(), started));
-        Ok(Started {
-            export,
-            table,
-            waiting: Some(waiting),
-            clock,
-            timekeeper,
-            api,
-            cluster,
-            clouds,
-            scenario,
-            running,
-            overview,
-            host,
-        })
     }
 
     async fn until_its_end(

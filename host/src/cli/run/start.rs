@@ -1,0 +1,270 @@
+//! The start of `polity run`: from the arguments and manifests to a running host.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use polity_cluster::Cluster;
+use polity_core::time::{Now, Unix};
+use polity_sandbox::Sandbox;
+
+use super::super::sandbox;
+use super::{Run, Started, holder, identity, recorder, unpredictable};
+use crate::applied::Applied;
+use crate::clock::{Clock, Speed};
+use crate::clouds::Clouds;
+use crate::config::HostConfig;
+use crate::connections::Connections;
+use crate::data::Data;
+use crate::host::Host;
+use crate::live::LiveTable;
+use crate::manifests::Manifests;
+use crate::observer::Observer;
+use crate::overview::Overview;
+use crate::policies::Policies;
+use crate::progress::{Format, Progress, say};
+use crate::recording::Recorder;
+use crate::secrets::ClusterSecrets;
+use crate::sim::{self, Position, Running, Scenario};
+use crate::telemetry::{Metrics, Traces, Watched};
+use crate::timekeeping::{self, Timekeeper};
+use crate::waiting::WaitingFile;
+
+/// A start that is under way.
+struct Starting<'a> {
+    run: &'a Run,
+    format: Format,
+    manifests: Manifests,
+    speed: Speed,
+    data: Option<Arc<Data>>,
+}
+
+/// The parts of a host on which the others stand.
+struct Base {
+    identity: String,
+    clock: Arc<Clock>,
+    cluster: Arc<Cluster>,
+    policies: Arc<Policies>,
+}
+
+impl Run {
+    /// Applies the given manifests and starts the host.
+    pub(super) async fn start(&self, format: Format) -> Result<Started> {
+        let endpoint = self.endpoint(format).await?;
+        let manifests = Manifests::read(&self.paths)?;
+        self.check(&manifests)?;
+        let starting = Starting {
+            run: self,
+            format,
+            data: self.data.as_deref().map(Data::open).transpose()?.map(Arc::new),
+            speed: self.speed(manifests.scenario.as_ref())?,
+            manifests,
+        };
+        let (base, timekeeper, api, recorder) = starting.base().await?;
+        let clouds = starting.clouds(&base, &recorder).await;
+        starting.apply(&base, &clouds).await?;
+        if let Some(connections) = clouds.connections() {
+            connections.follow();
+        }
+
+        let (overview, now) = (Arc::new(Overview::default()), base.clock.now());
+        let running = starting.scenario(&base, &clouds, now).await?;
+        let metrics = Arc::new(Metrics::new()?);
+        let recorded = recorder.path().to_owned();
+        let mut progress = Progress::new(format, now.boot, overview.clone(), Some(recorder));
+        let shows_table = self.shows_table(format, starting.speed);
+        if shows_table {
+            progress = progress.without_lines();
+        }
+        let traces = self.otlp_endpoint.as_deref().map(|to| Traces::to(to, format));
+        let (traces, export) = traces.transpose()?.unzip();
+        let observer = Box::new(Watched::new(progress, metrics.clone(), traces));
+        let host = Host::start(starting.config(&base, &clouds, observer));
+        let handle = || host.handle().clone();
+        if let Some(endpoint) = endpoint {
+            tokio::spawn(endpoint.serve(handle(), metrics));
+        }
+        let waiting = WaitingFile::keep(handle(), base.clock.clone(), recorded);
+        let table =
+            shows_table.then(|| LiveTable::show(handle(), base.clock.clone(), overview.clone(), now.boot));
+        Ok(Started {
+            export,
+            table,
+            waiting: Some(waiting),
+            timekeeper,
+            api,
+            clock: base.clock,
+            cluster: base.cluster,
+            clouds,
+            scenario: starting.manifests.scenario,
+            running,
+            overview,
+            host,
+        })
+    }
+
+    /// Checks that the arguments and manifests go together. Nothing has been built or applied yet.
+    fn check(&self, manifests: &Manifests) -> Result<()> {
+        if !self.is_standalone() {
+            if self.listen.is_some() || self.speed.is_some() {
+                bail!("--listen and --speed are for standalone: remove them, or run without a cluster");
+            }
+            return manifests.check_for_a_cluster(self.build_crates);
+        }
+        if self.domain.is_given() || self.binding_selector.is_some() {
+            bail!(
+                "--lease, --namespace and --binding-selector go with a cluster; standalone is one host for all that it has"
+            );
+        }
+        if self.replace_crds {
+            bail!("--replace-crds needs a cluster: standalone always keeps its definitions up to date");
+        }
+        Ok(())
+    }
+}
+
+impl Starting<'_> {
+    async fn base(&self) -> Result<(Base, Option<Timekeeper>, Option<polity_standalone::Api>, Recorder)> {
+        let (run, data) = (self.run, self.data.as_deref());
+        let sandbox = sandbox(run.sandbox.into())?;
+        let policies = self.policies(sandbox.clone());
+        // Build before the clock starts: building takes minutes of real time, which a fast clock would turn
+        // into hours.
+        self.manifests.build(&policies).await;
+        let (clock, timekeeper) = self.clock()?;
+        let (cluster, api) = run.cluster(&clock, data, self.format).await?;
+        let recorder = recorder(run.record.as_deref(), data, &sandbox.engine_version())?;
+        let base = Base {
+            identity: match self.kept() {
+                Some(kept) => holder(kept)?,
+                None => identity(),
+            },
+            clock,
+            cluster: Arc::new(cluster),
+            policies,
+        };
+        Ok((base, timekeeper, api, recorder))
+    }
+
+    /// The data folder, if it keeps the objects. Only standalone remembers which manifests it applied. With a cluster,
+    /// all given manifests are applied at every start.
+    fn kept(&self) -> Option<&Data> {
+        self.data.as_deref().filter(|_| self.run.is_standalone())
+    }
+
+    fn policies(&self, sandbox: Arc<Sandbox>) -> Arc<Policies> {
+        let (run, format) = (self.run, self.format);
+        let folder = run.policies.clone().or(self.manifests.folder.clone());
+        let folder = folder.unwrap_or_else(|| PathBuf::from("."));
+        let builds = run.build_crates || run.is_standalone();
+        let report = Box::new(move |message: &str| say(format, message));
+        Arc::new(Policies::new(sandbox, &folder, builds, report))
+    }
+
+    /// The clock, and what saves its time. It stands still until all is ready, because compiling takes real time
+    /// too.
+    fn clock(&self) -> Result<(Arc<Clock>, Option<Timekeeper>)> {
+        if !self.run.is_standalone() {
+            return Ok((Arc::new(Clock::real()), None));
+        }
+        let saved: Unix = timekeeping::saved(self.data.as_deref(), self.speed)?;
+        let clock = Arc::new(Clock::standing(self.speed, saved));
+        let format = self.format;
+        let timekeeper = self.data.clone().map(|data| {
+            let report = move |message: &str| say(format, message);
+            Timekeeper::start(data, clock.clone(), report)
+        });
+        Ok((clock, timekeeper))
+    }
+
+    /// The clouds of this build and the connections of the cluster. None of them is open yet.
+    async fn clouds(&self, base: &Base, recorder: &Recorder) -> Arc<Clouds> {
+        let scenario = self.manifests.scenario.as_ref();
+        let seed = scenario.map_or_else(unpredictable, Scenario::seed);
+        let configuration = scenario.and_then(|scenario| scenario.cloud().cloned());
+        let secrets = Arc::new(ClusterSecrets::new(base.cluster.clone()));
+        let connections = Connections::new(
+            base.cluster.clone(),
+            base.policies.clone(),
+            base.clock.clone(),
+            secrets.clone(),
+            seed,
+            base.cluster.addresses().await,
+        );
+        let connections = connections
+            .kept_by(Arc::new(recorder.exchanges()))
+            .used_by(&base.identity, self.run.selection());
+        let clouds = Clouds::new(
+            base.clock.clone(),
+            secrets,
+            self.data.clone(),
+            seed,
+            configuration,
+        )
+        .with_connections(Arc::new(connections));
+        if self.run.is_standalone() {
+            return Arc::new(clouds);
+        }
+        let (data, format) = (self.data.clone(), self.format);
+        Arc::new(clouds.on_open(move |name, cloud| {
+            if let Some(notice) = sim::notice(name, cloud, data.as_deref()) {
+                say(format, &notice);
+            }
+        }))
+    }
+
+    async fn apply(&self, base: &Base, clouds: &Arc<Clouds>) -> Result<()> {
+        let Base {
+            cluster, policies, ..
+        } = base;
+        let report = |message: &str| say(self.format, message);
+        let kept = self.kept();
+        let mut applied = kept.map(Applied::read).transpose()?.unwrap_or_default();
+        let target = self.run.target();
+        self.manifests
+            .apply_beside(&mut applied, cluster, policies, clouds, target, &report)
+            .await?;
+        if let Some(data) = kept {
+            applied.save(data)?;
+        }
+        if self.run.is_standalone() {
+            self.manifests.compile(cluster, policies).await;
+        }
+        Ok(())
+    }
+
+    /// Goes on with the scenario, if there is one, from where it stood.
+    async fn scenario(&self, base: &Base, clouds: &Clouds, now: Now) -> Result<Option<Running>> {
+        let scenario = self.manifests.scenario.as_ref();
+        let position = scenario.map(|scenario| scenario.position(self.data.as_deref(), now.unix));
+        let position = position.transpose()?;
+        sim::begin(clouds, position.as_ref().map_or(now.unix, Position::start));
+        let (Some(scenario), Some(position)) = (scenario, position) else {
+            return Ok(None);
+        };
+        let format = self.format;
+        let report = Arc::new(move |message: &str| say(format, message));
+        let (with, target) = ((&base.clock, &base.cluster), self.run.target());
+        let running = scenario.go_on(position, with, target, report, self.data.clone());
+        Ok(Some(running.await))
+    }
+
+    fn config(&self, base: &Base, clouds: &Arc<Clouds>, observer: Box<dyn Observer>) -> HostConfig {
+        HostConfig {
+            identity: base.identity.clone(),
+            clock: base.clock.clone(),
+            cluster: base.cluster.clone(),
+            clouds: clouds.clone(),
+            policies: base.policies.clone(),
+            // A clock that jumps must know of all work, so policies run on the event loop's own thread.
+            threads: match self.speed {
+                Speed::Max => 0,
+                Speed::Times(_) => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            },
+            observer,
+            local: None,
+            selection: self.run.selection(),
+            beside: sim::kubelets(&base.clock, &base.cluster, clouds),
+        }
+    }
+}
