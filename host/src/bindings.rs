@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use polity_cluster::Cluster;
 use polity_core::binding::{self, Binding, BindingSpec, Limits, LoadedPolicy, PolicySource};
 use polity_core::call::{Scope, WatchEvent, Write};
+use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Manifest, Precondition, Role};
 use polity_core::controller::Health;
 use polity_core::grants::{self, Grants};
@@ -458,46 +459,16 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         let path = e.path().to_string();
         anyhow!("spec.{path}: {}", e.into_inner())
     })?;
-    let sources = sources(&spec.policies);
     if spec.policies.lifecycle.is_none() && spec.policies.identity.is_none() {
         bail!("spec.policies: name a lifecycle policy, an identity policy, or both");
     }
     check_limits(&spec.limits)?;
     spec.limits = within_reason(spec.limits);
     let (mut loaded, mut kept) = (BTreeMap::new(), Vec::new());
-    for (role, source) in sources {
-        let at = || format!("spec.policies.{}", role.as_str());
-        let (policy, bytes) = policies.load(source).with_context(at)?;
-        let manifest = policy.manifest().clone();
-        if manifest.role != role {
-            bail!(
-                "{}: {} is a policy for the role {}",
-                at(),
-                manifest.name,
-                manifest.role.as_str()
-            );
-        }
-        for (what, text) in [("name", &manifest.name), ("version", &manifest.version)] {
-            if text.len() > NAME {
-                let bytes = text.len();
-                bail!(
-                    "{}: describe: {what} has {bytes} bytes; the limit is {NAME}",
-                    at()
-                );
-            }
-        }
-        crds::carried(&manifest).map_err(|why| anyhow!("{}: {}: {why}", at(), manifest.name))?;
-        let config = configuration(policies, &manifest, source.configuration.as_ref())
-            .with_context(|| format!("{}.configuration", at()))?;
-        loaded.insert(
-            role,
-            LoadedPolicy {
-                id: policy.id().clone(),
-                manifest,
-                config: config.to_string().into(),
-            },
-        );
-        kept.push((policy, bytes));
+    for (role, source) in sources(&spec.policies) {
+        let (policy, code) = load_policy(policies, role, source)?;
+        loaded.insert(role, policy);
+        kept.push(code);
     }
     // The cloud is opened last: bindings that name a cloud must agree on its configuration, so a binding that
     // cannot run must not fix it for the others.
@@ -506,31 +477,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         None => Arc::default(),
     };
     let manifests: Vec<&Manifest> = loaded.values().map(|policy| &*policy.manifest).collect();
-    let mut wrong = Vec::new();
-    for (index, manifest) in manifests.iter().enumerate() {
-        wrong.extend(grants::check_load(
-            &spec,
-            &catalogue,
-            manifest,
-            &manifests[..index],
-        ));
-    }
-    if !wrong.is_empty() {
-        bail!("{}", wrong.join("; "));
-    }
-    if let Some(cloud) = &spec.cloud {
-        for manifest in manifests {
-            let missing: Vec<String> = catalogue.missing(&manifest.needs).map(str::to_owned).collect();
-            if !missing.is_empty() {
-                let (policy, cloud) = (manifest.name.clone(), cloud.name.clone());
-                bail!(Incompatible {
-                    policy,
-                    missing,
-                    cloud
-                });
-            }
-        }
-    }
+    fit_together(&spec, &catalogue, &manifests)?;
     let binding = Binding {
         name: object.name().to_owned(),
         created: created(object),
@@ -544,6 +491,68 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         binding,
         policies: kept,
     })
+}
+
+/// A policy as core knows it, with its code and bytes.
+type WithCode = (LoadedPolicy, (Arc<Policy>, Arc<[u8]>));
+
+/// Loads the policy of a role, and checks its manifest and its configuration.
+fn load_policy(policies: &Policies, role: Role, source: &PolicySource) -> Result<WithCode> {
+    let at = || format!("spec.policies.{}", role.as_str());
+    let (policy, bytes) = policies.load(source).with_context(at)?;
+    let manifest = policy.manifest().clone();
+    if manifest.role != role {
+        bail!(
+            "{}: {} is a policy for the role {}",
+            at(),
+            manifest.name,
+            manifest.role.as_str()
+        );
+    }
+    for (what, text) in [("name", &manifest.name), ("version", &manifest.version)] {
+        if text.len() > NAME {
+            let bytes = text.len();
+            bail!(
+                "{}: describe: {what} has {bytes} bytes; the limit is {NAME}",
+                at()
+            );
+        }
+    }
+    crds::carried(&manifest).map_err(|why| anyhow!("{}: {}: {why}", at(), manifest.name))?;
+    let config = configuration(policies, &manifest, source.configuration.as_ref())
+        .with_context(|| format!("{}.configuration", at()))?;
+    let loaded = LoadedPolicy {
+        id: policy.id().clone(),
+        manifest,
+        config: config.to_string().into(),
+    };
+    Ok((loaded, (policy, bytes)))
+}
+
+/// Checks that the policies of a binding, its grants and its cloud fit together.
+fn fit_together(spec: &BindingSpec, catalogue: &Catalogue, manifests: &[&Manifest]) -> Result<()> {
+    let mut wrong = Vec::new();
+    for (index, manifest) in manifests.iter().enumerate() {
+        wrong.extend(grants::check_load(spec, catalogue, manifest, &manifests[..index]));
+    }
+    if !wrong.is_empty() {
+        bail!("{}", wrong.join("; "));
+    }
+    let Some(cloud) = &spec.cloud else {
+        return Ok(());
+    };
+    for manifest in manifests {
+        let missing: Vec<String> = catalogue.missing(&manifest.needs).map(str::to_owned).collect();
+        if !missing.is_empty() {
+            let (policy, cloud) = (manifest.name.clone(), cloud.name.clone());
+            bail!(Incompatible {
+                policy,
+                missing,
+                cloud
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses limits of zero, and waits that contradict each other. A limit of zero would block this binding for

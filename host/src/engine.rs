@@ -10,13 +10,13 @@ use futures::{FutureExt as _, StreamExt as _};
 use polity_clouds::Cloud;
 use polity_cluster::{Cluster, MintLimits, Wanted};
 use polity_core::binding::PolicyId;
-use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent, Write};
+use polity_core::call::{Call, CallId, LeaseRead, LeaseWrite, Reply, Scope, WatchEvent, Write};
 use polity_core::contract::{Answer, Code, Failure, Kind, Question, Resolution};
 use polity_core::controller::lease::LeaseProblem;
 use polity_core::controller::{CacheFigures, Controller, Health, Input, KeyView, Output, RoomSizes};
 use polity_core::key::{Key, PassId};
 use polity_core::object::{Object, ResourceVersion};
-use polity_core::time::{Boot, Now};
+use polity_core::time::{Boot, Now, Unix};
 use polity_drivers::metered;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -432,17 +432,13 @@ impl Engine {
             } => {
                 let unix = self.clock.now().unix;
                 self.spawn(id, async move {
-                    let limits = MintLimits {
-                        count: count as usize,
-                        ..MintLimits::default()
-                    };
                     let wanted = Wanted {
                         kind: &kind,
                         groups: &groups,
                         ttl,
                         owner: &owner,
                     };
-                    Reply::Answer(cluster.mint(wanted, unix, limits).await)
+                    mint(&cluster, wanted, count, unix).await
                 });
             }
             Call::Revoke { token, owner } => {
@@ -451,43 +447,50 @@ impl Engine {
                     Reply::Answer(revoke(&cluster, &clouds, &token.name, &owner).await)
                 });
             }
-            Call::Read(question) => {
-                let played = match &question {
-                    Question::Reachable(_) => sim::reachable(&self.clouds),
-                    _ => None,
-                };
-                match played {
-                    Some(answer) => self.reply(id, Reply::Answer(answer)),
-                    // Objects are converted to text in this task and not on the event loop, because
-                    // converting a large list takes long.
-                    None => self.spawn(id, async move {
-                        let answer = cluster.read(&question).await;
-                        match question {
-                            Question::Object(_) | Question::Objects(_) => Reply::objects(answer),
-                            _ => Reply::Answer(answer),
-                        }
-                    }),
-                }
-            }
+            Call::Read(question) => self.read(id, question),
             Call::Write(write) => {
                 self.spawn(id, async move { Reply::objects(cluster.write(&write).await) });
             }
-            Call::Lease(write) if self.local.is_some() => {
-                let written = write.map(|write| LeaseRead {
-                    holder: write.holder,
-                    duration: write.duration,
-                    version: String::new(),
-                    transitions: write.transitions,
-                });
-                self.reply(id, Reply::Lease(Ok(written)));
-            }
-            Call::Lease(write) => {
-                self.spawn(
-                    id,
-                    async move { Reply::Lease(cluster.lease(write.as_ref()).await) },
-                );
-            }
+            Call::Lease(write) => self.lease(id, write),
         }
+    }
+
+    fn read(&mut self, id: CallId, question: Question) {
+        let simulated = match &question {
+            Question::Reachable(_) => sim::reachable(&self.clouds),
+            _ => None,
+        };
+        if let Some(answer) = simulated {
+            return self.reply(id, Reply::Answer(answer));
+        }
+        let cluster = self.cluster.clone();
+        // Objects are converted to text in this task and not on the event loop, because converting a large list
+        // takes long.
+        self.spawn(id, async move {
+            let answer = cluster.read(&question).await;
+            match question {
+                Question::Object(_) | Question::Objects(_) => Reply::objects(answer),
+                _ => Reply::Answer(answer),
+            }
+        });
+    }
+
+    /// Reads or writes the lease. A host with bindings of its own has no lease in the cluster: it gets what it wants.
+    fn lease(&mut self, id: CallId, write: Option<LeaseWrite>) {
+        if self.local.is_some() {
+            let written = write.map(|write| LeaseRead {
+                holder: write.holder,
+                duration: write.duration,
+                version: String::new(),
+                transitions: write.transitions,
+            });
+            return self.reply(id, Reply::Lease(Ok(written)));
+        }
+        let cluster = self.cluster.clone();
+        self.spawn(
+            id,
+            async move { Reply::Lease(cluster.lease(write.as_ref()).await) },
+        );
     }
 
     /// Calls the cloud of a binding, or answers that the cloud is not open.
@@ -684,6 +687,15 @@ fn watch_of(scope: &Scope) -> String {
 
 fn refused(failure: Failure) -> Reply {
     Reply::Answer(Err(failure))
+}
+
+/// Mints a token, of which a binding may have this many.
+async fn mint(cluster: &Cluster, wanted: Wanted<'_>, count: u32, unix: Unix) -> Reply {
+    let limits = MintLimits {
+        count: count as usize,
+        ..MintLimits::default()
+    };
+    Reply::Answer(cluster.mint(wanted, unix, limits).await)
 }
 
 /// Revokes a token, in the cluster and in the clouds.

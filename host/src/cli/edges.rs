@@ -1,12 +1,13 @@
 //! `polity edges`: which edges of the policies' workflows the recorded passes took, and how often.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use polity_core::contract::Edge;
+use polity_core::contract::{Edge, Manifest};
+use polity_core::record::RoleRecord;
 use serde_json::json;
 
 use crate::display::printable;
@@ -32,71 +33,13 @@ pub(super) struct Edges {
 
 impl Edges {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
-        let mut tables: BTreeMap<String, Vec<Edge>> = BTreeMap::new();
-        let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
+        let mut counted = Counted::default();
         for folder in &self.recordings {
-            let recording = Recording::open(folder)?;
-            let manifests = recording.manifests()?;
-            for manifest in manifests.values().filter(|m| self.wants(&m.name)) {
-                tables
-                    .entry(manifest.name.clone())
-                    .or_insert_with(|| manifest.edges.clone());
-            }
-            let damaged = recording.passes(|record| {
-                let taken = crate::edges::taken(&record, &manifests);
-                for role in &record.roles {
-                    let Some(manifest) = manifests.get(&*role.policy.0).filter(|m| self.wants(&m.name))
-                    else {
-                        continue;
-                    };
-                    let noted = role.conclusion.iter().flat_map(|c| &c.notes);
-                    let derived = taken.iter().filter(|id| {
-                        manifest
-                            .edges
-                            .iter()
-                            .any(|e| e.id == **id && e.derived_from.is_some())
-                    });
-                    for id in noted.chain(derived) {
-                        *counts.entry((manifest.name.clone(), id.clone())).or_default() += 1;
-                    }
-                }
-            })?;
+            let damaged = self.count(folder, &mut counted)?;
             super::recorded::warn_of_damage(format, folder, damaged);
         }
-        let (mut unknown, mut missing) = (Vec::new(), Vec::new());
-        for (policy, table) in &tables {
-            for edge in table {
-                let count = counts
-                    .get(&(policy.clone(), edge.id.clone()))
-                    .copied()
-                    .unwrap_or(0);
-                if count == 0 {
-                    missing.push(edge.id.clone());
-                }
-                match format {
-                    Format::Json => {
-                        print_json(
-                            &json!({"policy": policy, "id": edge.id, "count": count, "meaning": edge.meaning}),
-                        );
-                    }
-                    Format::Text => {
-                        print(&format_args!(
-                            "{:<12} {count:>8}  {}",
-                            printable(&edge.id),
-                            printable(&edge.meaning)
-                        ));
-                    }
-                }
-            }
-        }
-        for (policy, id) in counts.keys() {
-            if !tables
-                .get(policy)
-                .is_some_and(|table| table.iter().any(|edge| edge.id == *id))
-            {
-                unknown.push(format!("{policy}: {id}"));
-            }
-        }
+        let missing = counted.show(format);
+        let unknown = counted.unknown();
         if !unknown.is_empty() {
             say(
                 format,
@@ -117,7 +60,88 @@ impl Edges {
         })
     }
 
+    /// Counts the edges of a recording. Returns the number of damaged lines.
+    fn count(&self, folder: &Path, counted: &mut Counted) -> Result<u64> {
+        let recording = Recording::open(folder)?;
+        let manifests = recording.manifests()?;
+        for manifest in manifests.values().filter(|m| self.wants(&m.name)) {
+            counted
+                .tables
+                .entry(manifest.name.clone())
+                .or_insert_with(|| manifest.edges.clone());
+        }
+        recording.passes(|record| {
+            let taken = crate::edges::taken(&record, &manifests);
+            for role in &record.roles {
+                let manifest = manifests.get(&*role.policy.0);
+                if let Some(manifest) = manifest.filter(|m| self.wants(&m.name)) {
+                    counted.count(manifest, role, &taken);
+                }
+            }
+        })
+    }
+
     fn wants(&self, policy: &str) -> bool {
         self.policy.as_deref().is_none_or(|wanted| wanted == policy)
+    }
+}
+
+/// How often each edge was taken.
+#[derive(Default)]
+struct Counted {
+    /// The edges of each policy, by its name.
+    tables: BTreeMap<String, Vec<Edge>>,
+    /// By policy and id.
+    counts: BTreeMap<(String, String), u64>,
+}
+
+impl Counted {
+    fn count(&mut self, manifest: &Manifest, role: &RoleRecord, taken: &[String]) {
+        let noted = role.conclusion.iter().flat_map(|c| &c.notes);
+        let is_derived = |id: &&String| {
+            let mut edges = manifest.edges.iter();
+            edges.any(|e| e.id == **id && e.derived_from.is_some())
+        };
+        for id in noted.chain(taken.iter().filter(is_derived)) {
+            *self
+                .counts
+                .entry((manifest.name.clone(), id.clone()))
+                .or_default() += 1;
+        }
+    }
+
+    /// Shows every edge with its count. Returns those that were never taken.
+    fn show(&self, format: Format) -> Vec<String> {
+        let mut missing = Vec::new();
+        for (policy, table) in &self.tables {
+            for edge in table {
+                let count = self.counts.get(&(policy.clone(), edge.id.clone()));
+                let count = count.copied().unwrap_or(0);
+                if count == 0 {
+                    missing.push(edge.id.clone());
+                }
+                match format {
+                    Format::Json => print_json(
+                        &json!({"policy": policy, "id": edge.id, "count": count, "meaning": edge.meaning}),
+                    ),
+                    Format::Text => print(&format_args!(
+                        "{:<12} {count:>8}  {}",
+                        printable(&edge.id),
+                        printable(&edge.meaning)
+                    )),
+                }
+            }
+        }
+        missing
+    }
+
+    /// The ids that were taken and are in no table.
+    fn unknown(&self) -> Vec<String> {
+        let is_in = |table: &Vec<Edge>, id: &str| table.iter().any(|edge| edge.id == id);
+        let unknown = self.counts.keys().filter(|(policy, id)| {
+            let table = self.tables.get(policy);
+            !table.is_some_and(|table| is_in(table, id))
+        });
+        unknown.map(|(policy, id)| format!("{policy}: {id}")).collect()
     }
 }

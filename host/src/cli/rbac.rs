@@ -1,5 +1,6 @@
 //! `polity rbac`: the RBAC rules that a host needs in a cluster, ready for `kubectl apply -f -`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use polity_cluster::Cluster;
+use polity_core::binding::Binding;
 use polity_core::contract::Manifest;
 use polity_core::object::Object;
 use polity_kube_rules::labels::LabelSelector;
@@ -110,16 +112,44 @@ impl Rbac {
 
     async fn derive(&self, format: Format) -> Result<Allowed> {
         let (manifests, mut allowed) = self.read()?;
-        let Manifests {
-            bindings,
-            folder,
-            objects,
-            ..
-        } = manifests;
-        if bindings.is_empty() {
+        if manifests.bindings.is_empty() {
             bail!("the given files hold no PolicyBinding");
         }
-        let folder = self.policies.clone().or(folder);
+        let connections = manifests.objects.iter().filter(|object| is_connection(object));
+        connections.for_each(|object| allowed.connection(&object["spec"]));
+        let loading = self.loading(&manifests, format)?;
+        let connected = match &self.kubeconfig {
+            Some(file) => Some(
+                Cluster::connect(Some(file), None, self.domain.lease())
+                    .await
+                    .context("cannot connect to the cluster")?,
+            ),
+            None => None,
+        };
+        let mut first = Vec::new();
+        if self.node.is_none() {
+            first.push(crate::crds::policy_binding());
+            first.push(crate::crds::cloud_connection());
+        }
+        for binding in manifests.bindings {
+            let object = Object::new(binding);
+            let ready = load(&loading.policies, &loading.clouds, &object);
+            let ready = ready.with_context(|| format!("binding {}", object.name()))?;
+            for brought in crate::crds::brought(&ready.binding).0 {
+                let applied = loading.embedded.apply(&brought.definition).await;
+                applied.map_err(|failure| anyhow!("{failure}"))?;
+                first.push(brought.definition);
+            }
+            let cluster = connected.as_ref().unwrap_or(&loading.embedded);
+            self.bind(&mut allowed, cluster, &ready.binding).await?;
+        }
+        tell_what_comes_first(&first, format);
+        Ok(allowed)
+    }
+
+    /// What loads the bindings, without a cluster.
+    fn loading(&self, manifests: &Manifests, format: Format) -> Result<Loading> {
+        let folder = self.policies.clone().or(manifests.folder.clone());
         let policies = Arc::new(Policies::new(
             super::sandbox(Allocation::default())?,
             &folder.unwrap_or_else(|| PathBuf::from(".")),
@@ -127,11 +157,8 @@ impl Rbac {
             Box::new(move |message| say(format, message)),
         ));
         let clock = Arc::new(Clock::real());
-        let embedded = Cluster::new(
-            kube::Client::new(standalone::open(&clock, None)?, "default"),
-            self.domain.lease(),
-        );
-        let embedded = Arc::new(embedded);
+        let client = kube::Client::new(standalone::open(&clock, None)?, "default");
+        let embedded = Arc::new(Cluster::new(client, self.domain.lease()));
         let secrets = Arc::new(ClusterSecrets::new(embedded.clone()));
         let connections = Connections::new(
             embedded.clone(),
@@ -141,76 +168,64 @@ impl Rbac {
             0,
             Vec::new(),
         );
-        for object in objects.iter().filter(|object| is_connection(object)) {
+        for object in manifests.objects.iter().filter(|object| is_connection(object)) {
             connections.define(
                 object["metadata"]["name"].as_str().unwrap_or_default(),
                 &object["spec"],
             );
-            allowed.connection(&object["spec"]);
         }
         let clouds = Clouds::new(clock, secrets, None, 0, None).with_connections(connections.into());
         let clouds = match self.node {
             Some(_) => clouds.with_own_node(),
             None => clouds,
         };
-        let connected = match &self.kubeconfig {
-            Some(file) => Some(
-                Cluster::connect(Some(file), None, self.domain.lease())
-                    .await
-                    .context("cannot connect to the cluster")?,
-            ),
-            None => None,
-        };
-
-        let mut first = Vec::new();
-        if self.node.is_none() {
-            first.push(crate::crds::policy_binding());
-            first.push(crate::crds::cloud_connection());
-        }
-        for binding in bindings {
-            let object = Object::new(binding);
-            let loaded = load(&policies, &clouds, &object);
-            let ready = loaded.with_context(|| format!("binding {}", object.name()))?;
-            let needed: Vec<&Manifest> = ready.binding.policies.values().map(|p| &*p.manifest).collect();
-            for brought in crate::crds::brought(&ready.binding).0 {
-                embedded
-                    .apply(&brought.definition)
-                    .await
-                    .map_err(|failure| anyhow!("{failure}"))?;
-                first.push(brought.definition);
-            }
-            let cluster = connected.as_ref().unwrap_or(&embedded);
-            let selection = self.domain.selection(LabelSelector::default());
-            if let Some(problem) = selection.problem(cluster, &ready.binding.spec).await {
-                bail!("binding {}: {problem}", object.name());
-            }
-            let bound = allowed
-                .bind(cluster, self.domain.lease(), &ready.binding.spec, &needed)
-                .await;
-            bound.with_context(|| {
-                let name = object.name();
-                match connected {
-                    Some(_) => format!("binding {name}"),
-                    None => format!("binding {name}: name a kubeconfig with --kubeconfig to look up kinds that are not built in"),
-                }
-            })?;
-        }
-        let mut first: Vec<_> = first
-            .iter()
-            .filter_map(|crd| crd["metadata"]["name"].as_str())
-            .collect();
-        first.sort_unstable();
-        first.dedup();
-        if !first.is_empty() {
-            say(
-                format,
-                &format!(
-                    "an administrator applies first, because the host may not: the CustomResourceDefinitions {} (polity \
-                     crds POLICY…), what is printed here, the bindings and their objects",
-                    first.join(", ")
-                ),
-            );
-        }
-        Ok(allowed)
+        Ok(Loading {
+            policies,
+            embedded,
+            clouds,
+        })
     }
+
+    async fn bind(&self, allowed: &mut Allowed, cluster: &Cluster, binding: &Binding) -> Result<()> {
+        let (name, spec) = (&binding.name, &binding.spec);
+        let selection = self.domain.selection(LabelSelector::default());
+        if let Some(problem) = selection.problem(cluster, spec).await {
+            bail!("binding {name}: {problem}");
+        }
+        let needed: Vec<&Manifest> = binding.policies.values().map(|p| &*p.manifest).collect();
+        let bound = allowed.bind(cluster, self.domain.lease(), spec, &needed).await;
+        bound.with_context(|| match self.kubeconfig {
+            Some(_) => format!("binding {name}"),
+            None => format!(
+                "binding {name}: name a kubeconfig with --kubeconfig to look up kinds that are not built in"
+            ),
+        })
+    }
+}
+
+/// What loads bindings, to see what they need.
+struct Loading {
+    policies: Arc<Policies>,
+    /// Knows the kinds that the policies bring.
+    embedded: Arc<Cluster>,
+    clouds: Clouds,
+}
+
+fn tell_what_comes_first(definitions: &[Value], format: Format) {
+    let names = definitions
+        .iter()
+        .filter_map(|crd| crd["metadata"]["name"].as_str());
+    let names: BTreeSet<&str> = names.collect();
+    if names.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = names.into_iter().collect();
+    say(
+        format,
+        &format!(
+            "an administrator applies first, because the host may not: the CustomResourceDefinitions {} (polity crds \
+             POLICY…), what is printed here, the bindings and their objects",
+            names.join(", ")
+        ),
+    );
 }

@@ -60,6 +60,41 @@ impl Resolve {
         let cluster = self.connection.connect(super::LEASE).await?;
         let kind = self.governed(&cluster).await?;
         let object = self.read(&cluster, &kind).await?;
+        let (pending, said) = self.resolved(&kind, &object, answer)?;
+        let write = Write::Patch {
+            object: object.reference(),
+            subresource: Some("status".into()),
+            precondition: Some(object.precondition()),
+            patch: json!({"status": {"pending": pending}}),
+        };
+        let (kind, name) = (&kind.kind, &self.name);
+        let written = cluster.write(&write).await;
+        written.map_err(|failure| anyhow!("cannot write the status of {kind} {name}: {failure}"))?;
+        say(
+            format,
+            &format!("the next pass of {kind} {name} takes it that {said}"),
+        );
+        let event = Write::Event {
+            object: object.reference(),
+            uid: object.uid().to_owned(),
+            event: Event {
+                kind: EventType::Normal,
+                reason: "Resolved".to_owned(),
+                message: format!("a person says that {said}"),
+            },
+            now: Clock::real().now().unix,
+        };
+        if let Err(failure) = cluster.write(&event).await {
+            say(
+                format,
+                &format!("it is said, but there is no Event of it: {failure}"),
+            );
+        }
+        Ok(())
+    }
+
+    /// The entries of the object, among them the resolved one, and what became of that one in words.
+    fn resolved(&self, kind: &Kind, object: &Object, answer: Option<Value>) -> Result<(Vec<Value>, String)> {
         let mut pending = match object.at("status.pending") {
             Some(Value::Array(pending)) => pending,
             _ => Vec::new(),
@@ -95,44 +130,7 @@ impl Resolve {
             entry.operation, entry.intent, entry.key
         );
         pending[place] = serde_json::to_value(&entry)?;
-        let write = Write::Patch {
-            object: object.reference(),
-            subresource: Some("status".into()),
-            precondition: Some(object.precondition()),
-            patch: json!({"status": {"pending": pending}}),
-        };
-        let written = cluster.write(&write).await;
-        written.map_err(|failure| {
-            anyhow!(
-                "cannot write the status of {} {}: {failure}",
-                kind.kind,
-                self.name
-            )
-        })?;
-        say(
-            format,
-            &format!(
-                "the next pass of {} {} takes it that {said}",
-                kind.kind, self.name
-            ),
-        );
-        let event = Write::Event {
-            object: object.reference(),
-            uid: object.uid().to_owned(),
-            event: Event {
-                kind: EventType::Normal,
-                reason: "Resolved".to_owned(),
-                message: format!("a person says that {said}"),
-            },
-            now: Clock::real().now().unix,
-        };
-        if let Err(failure) = cluster.write(&event).await {
-            say(
-                format,
-                &format!("it is said, but there is no Event of it: {failure}"),
-            );
-        }
-        Ok(())
+        Ok((pending, said))
     }
 
     /// The kind that bindings govern by this name.
