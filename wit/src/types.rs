@@ -113,7 +113,7 @@ pub struct Failure {
     /// The operation that failed, if the host knows it: `vm.clone`, `patch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// Further details from the other side, as JSON.
+    /// Further details from the other side, as JSON: the `details` of an API server's `Status`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Json>,
 }
