@@ -8,6 +8,7 @@ mod orbiter_upgrade;
 mod rug_router;
 mod two_teams;
 
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use polity::recording::Recording;
@@ -17,7 +18,8 @@ use tempfile::TempDir;
 
 /// An example that ran to its end, in which everything was as it expects and each pass had done what it noted.
 struct Ran {
-    recording: TempDir,
+    recording: PathBuf,
+    _folder: TempDir,
 }
 
 /// Runs an example until everything is settled.
@@ -45,7 +47,10 @@ fn run_in(folder: &TempDir) -> Ran {
     let read = passes.passes(|pass| wrong.extend(wrong_notes(&pass)));
     read.expect("it is whole");
     assert_eq!(wrong, [""; 0]);
-    Ran { recording }
+    Ran {
+        recording: recording.path().to_owned(),
+        _folder: recording,
+    }
 }
 
 impl Ran {
@@ -70,7 +75,7 @@ impl Ran {
 
     /// The answer of a command about the recording.
     fn asked(&self, args: &[&str]) -> String {
-        let answer = polity().args(args).arg(self.recording.path()).output();
+        let answer = polity().args(args).arg(&self.recording).output();
         let answer = answer.expect("it runs");
         assert!(answer.status.success(), "{}", shown(&answer));
         text(&answer.stdout)

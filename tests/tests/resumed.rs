@@ -8,13 +8,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use polity_tests::examples;
 
-/// Where a process is killed: once it has said this so many times.
-type Point = (&'static str, usize);
+/// Where a process is killed: once it has said so many lines with all these parts.
+pub(crate) type Point = (&'static [&'static str], usize);
 
-/// A line of progress of some object; of the scenario; what is said before anything runs.
-const PASS: &str = "  → ";
-const STEP: &str = "scenario: ";
-const LOADED: &str = "is loaded";
+/// A line of progress of some object.
+const PASS: &[&str] = &["  → "];
+/// A line of the scenario.
+const STEP: &[&str] = &["scenario: "];
+/// What is said of a policy before it is called.
+const LOADED: &[&str] = &["policy ", " is loaded"];
 
 /// Plays an example to its end, killed at each of these points. How often a step was said to be taken.
 fn killed_at(example: &str, points: &[Point]) -> usize {
@@ -25,23 +27,32 @@ fn killed_at(example: &str, points: &[Point]) -> usize {
         let said = said_until(folder.path(), data.path(), Some(*point));
         steps += check(&said);
     }
-    let said = said_until(folder.path(), data.path(), None);
+    steps + ends_as_expected(folder.path(), data.path())
+}
+
+/// Plays an example to its end on what was left in the data folder. How often a step was said to be taken.
+pub(crate) fn ends_as_expected(folder: &Path, data: &Path) -> usize {
+    let said = said_until(folder, data, None);
     let all = said.join("\n");
-    assert!(all.contains("everything is settled"), "{example}: {all}");
-    assert!(!all.contains("not as expected"), "{example}: {all}");
-    steps + check(&said)
+    assert!(all.contains("everything is settled"), "{all}");
+    assert!(!all.contains("not as expected"), "{all}");
+    check(&said)
+}
+
+fn shows(line: &str, parts: &[&str]) -> bool {
+    parts.iter().all(|part| line.contains(part))
 }
 
 /// No step failed; how many were taken.
 fn check(said: &[String]) -> usize {
-    let steps = said.iter().filter(|line| line.contains(STEP));
+    let steps = said.iter().filter(|line| shows(line, STEP));
     steps
         .inspect(|line| assert!(!line.contains("failed"), "{line}"))
         .count()
 }
 
 /// What a process says until it has said this, and is killed, or until its end.
-fn said_until(folder: &Path, data: &Path, point: Option<Point>) -> Vec<String> {
+pub(crate) fn said_until(folder: &Path, data: &Path, point: Option<Point>) -> Vec<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polity-under-test"));
     let command = command.args(["run", "--until-settled", "--deadline", "3h", "--data"]);
     let command = command
@@ -64,13 +75,13 @@ fn said_until(folder: &Path, data: &Path, point: Option<Point>) -> Vec<String> {
     said
 }
 
-fn until(lines: &Receiver<String>, (what, times): Point) -> Vec<String> {
+fn until(lines: &Receiver<String>, (parts, times): Point) -> Vec<String> {
     let mut said = Vec::new();
     let mut left = times;
     while left > 0 {
         // It may have come to its end before that.
         let Ok(line) = lines.recv() else { break };
-        left -= usize::from(line.contains(what));
+        left -= usize::from(shows(&line, parts));
         said.push(line);
     }
     said
@@ -89,7 +100,17 @@ fn read(from: impl Read + Send + 'static, tells: Sender<String>) {
 /// Kills of each example where it is killed again and again.
 const KILLS: usize = 20;
 
-/// Plays an example again and again, killed after 1 to 8 passes of each process, until it was killed so often. Each play
+/// A moment by chance: after 1 to 8 passes of a process, after 1 or 2 steps of the scenario, or before all policies are
+/// loaded.
+fn drawn_point(drawn: usize) -> Point {
+    match drawn % 4 {
+        0 => (STEP, 1 + drawn / 4 % 2),
+        1 => (LOADED, 1 + drawn / 4 % 2),
+        _ => (PASS, 1 + drawn / 4 % 8),
+    }
+}
+
+/// Plays an example again and again, each process killed at a moment by chance, until it was killed so often. Each play
 /// ends as expected.
 fn killed_often(example: &str) {
     let mut drawn = 0x9E37_79B9_7F4A_7C15_u64;
@@ -99,8 +120,7 @@ fn killed_often(example: &str) {
         let data = tempfile::tempdir().expect("a folder");
         loop {
             drawn = drawn.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let passes = 1 + (drawn >> 33) as usize % 8;
-            let point = (kills < KILLS).then_some((PASS, passes));
+            let point = (kills < KILLS).then(|| drawn_point((drawn >> 33) as usize));
             let said = said_until(folder.path(), data.path(), point);
             check(&said);
             let all = said.join("\n");

@@ -5,11 +5,17 @@ use std::time::Duration;
 use polity_core::contract::{Act, Request};
 use polity_core::record::PassRecord;
 use polity_core::time::Boot;
+use polity_tests::examples;
 use polity_tests::passes::edges_of;
 use serde_json::Value;
 
+use crate::resumed::{Point, ends_as_expected, said_until};
+
 const NODES: [&str; 4] = ["demo-cp-0", "demo-w-0", "demo-w-1", "demo-w-2"];
 const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
+
+/// The agent of this node says that packages are being installed.
+const INSTALLS: Point = (&["Node demo-w-0 ", "ORB-21a"], 1);
 
 /// The edges that were taken, in order; of passes that were alike the first alone.
 fn took(passes: &[PassRecord]) -> String {
@@ -43,7 +49,7 @@ fn allowed(passes: &[PassRecord]) -> (Boot, Boot) {
 }
 
 #[test]
-fn nodes_are_upgraded_one_by_one_and_a_crash_of_an_agent_is_waited_for() {
+fn nodes_are_upgraded_one_by_one_and_an_agent_that_is_away_is_waited_for() {
     let ran = super::run("orbiter-upgrade");
     let orb = ran.passes("Orb", "demo");
     let mut changing: Vec<String> = orb
@@ -94,4 +100,27 @@ fn nodes_are_upgraded_one_by_one_and_a_crash_of_an_agent_is_waited_for() {
         shown.contains("the disruption budget shop never allows it"),
         "{shown}"
     );
+}
+
+#[test]
+fn a_host_that_is_killed_while_packages_are_installed_installs_nothing_twice() {
+    let folder = examples::copy("orbiter-upgrade");
+    let data = tempfile::tempdir().expect("a folder");
+    let said = said_until(folder.path(), data.path(), Some(INSTALLS));
+    let last = said.last().expect("it says something");
+    assert!(last.contains("ORB-21a"), "it ended before that: {last}");
+
+    let data_path = data.path().to_owned();
+    let ran = super::Ran {
+        recording: data_path.join("recordings"),
+        _folder: data,
+    };
+    let before = ran.passes("Node", "demo-w-0");
+    ends_as_expected(folder.path(), &data_path);
+    let all = ran.passes("Node", "demo-w-0");
+    let after = &all[before.len()..];
+    let took = took(after);
+    assert!(took.ends_with("25 32 26 11 12"), "{took}");
+    assert_eq!(acts(after, "node.ensure"), 0, "{took}");
+    assert_eq!(acts(after, "node.reboot"), 1, "{took}");
 }
