@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use http::StatusCode;
 use kube::client::AuthError;
-use polity_core::contract::{Code, Failure};
+use polity_core::contract::{Code, Failure, Json};
 use serde_json::Value;
 
 /// The kind of request. The same HTTP status means different things for different kinds.
@@ -39,6 +39,8 @@ impl Verb {
 
 /// The most bytes of a server's message that are passed on.
 const SAID: usize = 4_096;
+/// The most bytes of a server's details that are passed on, as the contract says. JSON cannot be cut.
+const DETAIL: usize = 4_096;
 
 /// The failure for an HTTP response that is not a success. `body` is the `Status` object if the server sent
 /// one. `retry_after` is the value of that header in seconds.
@@ -82,12 +84,23 @@ pub(crate) fn from_response(
     let seconds = body["details"]["retryAfterSeconds"].as_u64().or(retry_after);
     let failure = Failure {
         retry_after: seconds.map(|seconds| seconds.saturating_mul(1_000)),
+        detail: detail_of(body),
         ..Failure::new(code, format!("{what}: {said}"))
     };
     match is_definite {
         true => failure,
         false => verb.unknown(failure),
     }
+}
+
+/// The details of a `Status` as JSON: the object, and the causes with their fields. They tell no more than the message, so
+/// they hold no secret that the message does not.
+fn detail_of(body: &Value) -> Option<Json> {
+    let details = body["details"]
+        .as_object()
+        .filter(|details| !details.is_empty())?;
+    let detail = serde_json::to_string(details).ok()?;
+    (detail.len() <= DETAIL).then(|| detail.into())
 }
 
 /// Whether a 404 is about the path and not about an object: a `Status` for a missing object names the object.
@@ -237,6 +250,24 @@ mod tests {
         let quota = json!({"message": "pods \"a\" is forbidden: exceeded quota: q"});
         let failure = from_response(Verb::Create, "x", StatusCode::FORBIDDEN, None, &quota);
         assert_eq!(failure.code, Code::ResourceExhausted);
+    }
+
+    #[test]
+    fn the_details_of_a_status_are_passed_on_unless_they_are_too_long() {
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        let of = |body: &Value| from_response(Verb::Patch, "x", status, None, body).detail;
+        let causes = json!({"causes": [{"field": "spec.a"}]});
+        let detail = of(&json!({"details": causes})).expect("details");
+        assert_eq!(serde_json::from_str::<Value>(&detail).expect("JSON"), causes);
+        assert_eq!(of(&json!({"details": {"name": "x".repeat(DETAIL)}})), None);
+        for body in [
+            json!({"details": {}}),
+            json!({"details": "text"}),
+            json!({}),
+            Value::Null,
+        ] {
+            assert_eq!(of(&body), None, "{body}");
+        }
     }
 
     #[test]
