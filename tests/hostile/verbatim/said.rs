@@ -9,6 +9,7 @@
 //! | `{"$answer": [0, "metadata.uid"]}` | a value of an answer in the journal |
 //! | `{"$used": true}` | the indices of all entries of the journal |
 //! | `{"$do": "panic"}` | nothing: the policy panics, or `loop`s, `recurse`s, `allocate`s |
+//! | `{"$burn": 1000}` | null, after so many rounds of a loop, each of about eleven units of fuel |
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -17,21 +18,20 @@ use serde_json::{Map, Value, json};
 
 /// What the words mean in this step.
 #[derive(Default)]
-pub(crate) struct Sight {
+pub(crate) struct Sight<'a> {
     /// The primary; null if there is none.
     pub(crate) object: Value,
-    /// The answers of the journal; null for a failure.
-    pub(crate) answers: Vec<Value>,
+    /// The answers of the journal as text; none for a failure. A full journal as trees would not fit into a step's memory.
+    pub(crate) answers: Vec<Option<&'a str>>,
 }
 
-impl Sight {
+impl<'a> Sight<'a> {
     /// Of a pass: its object, and the answers of its journal as text.
     #[allow(dead_code, reason = "a retry policy has no pass")]
-    pub(crate) fn of<'a>(object: Option<&str>, answers: impl Iterator<Item = Option<&'a str>>) -> Self {
-        let parsed = |text: Option<&str>| text.and_then(|text| serde_json::from_str(text).ok());
+    pub(crate) fn of(object: Option<&str>, answers: impl Iterator<Item = Option<&'a str>>) -> Self {
         Sight {
-            object: parsed(object).unwrap_or_default(),
-            answers: answers.map(|answer| parsed(answer).unwrap_or_default()).collect(),
+            object: parsed(object),
+            answers: answers.collect(),
         }
     }
 
@@ -100,13 +100,20 @@ impl Sight {
             "$own" => at(&self.object, value),
             "$answer" => {
                 let index = usize::try_from(value[0].as_u64()?).ok()?;
-                at(self.answers.get(index).unwrap_or(&Value::Null), &value[1])
+                at(&parsed(self.answers.get(index).copied().flatten()), &value[1])
             }
             "$used" => json!((0..self.answers.len()).collect::<Vec<_>>()),
             "$do" => misbehave(value.as_str().unwrap_or_default()),
+            "$burn" => burn(value.as_u64().unwrap_or_default()),
             _ => return None,
         })
     }
+}
+
+/// A text as JSON; null if there is none, or it is no JSON.
+fn parsed(text: Option<&str>) -> Value {
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
 }
 
 /// The steps of a script, each with the number that `{n}` is in it.
@@ -160,6 +167,15 @@ fn at(value: &Value, path: &Value) -> Value {
             _ => value.get(part),
         });
     found.cloned().unwrap_or_default()
+}
+
+fn burn(rounds: u64) -> Value {
+    let mut n = 0u64;
+    for _ in 0..rounds {
+        n = black_box(n.wrapping_add(1));
+    }
+    black_box(n);
+    Value::Null
 }
 
 fn misbehave(how: &str) -> Value {
