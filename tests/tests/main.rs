@@ -23,6 +23,7 @@ mod kubernetes;
 mod live;
 mod node_agent;
 mod openstack;
+mod operations;
 mod outside;
 mod page;
 mod process;

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use polity_sdk::Resolution;
-use polity_sdk::cloud::vm::Cloned;
+use polity_sdk::cloud::vm::{self, Cloned};
 use polity_sdk::prelude::*;
 
 use crate::object::{Machine, Phase, TaskKind};
@@ -12,7 +12,7 @@ use crate::{Cx, requeue};
 
 /// Handles the outcome of the clone in doubt, if there is one.
 pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next>, Failure> {
-    for clone in cx.pending().iter().filter(|act| act.operation == "vm.clone") {
+    for clone in cx.pending().iter().filter(|act| act.operation == vm::CLONE) {
         match &clone.resolution {
             Resolution::Unknown(_) => {
                 cx.note("CAPV-36");

@@ -1,5 +1,6 @@
 //! The manifest, and the arrows of the drawing.
 
+use polity_sdk::cloud::vm;
 use polity_sdk::prelude::*;
 
 use crate::config::Config;
@@ -12,21 +13,7 @@ pub fn manifest() -> Manifest {
         .crd(crd())
         .finalizer(FINALIZER)
         .config::<Config>()
-        .needs_cloud([
-            "task.get",
-            "vm.find",
-            "vm.get",
-            "vm.metadata",
-            "vm.nics",
-            "vm.power",
-        ])
-        .needs_cloud([
-            "vm.clone",
-            "vm.reconfigure",
-            "vm.power-on",
-            "vm.power-off",
-            "vm.destroy",
-        ])
+        .needs_cloud(vm::OPERATIONS)
         .writes([
             "metadata.finalizers",
             "status.phase",

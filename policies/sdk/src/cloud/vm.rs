@@ -9,6 +9,23 @@ use crate::cluster::Sealed;
 use crate::contract::{self, Failure, Question};
 use crate::request::{self, Act, Ask};
 
+/// Clones a VM. It is the only operation that creates something. Its intent is the VM's name.
+pub const CLONE: &str = "vm.clone";
+/// All operations on VMs, and the look at their tasks.
+pub const OPERATIONS: [&str; 11] = [
+    "task.get",
+    "vm.find",
+    "vm.get",
+    "vm.metadata",
+    "vm.nics",
+    "vm.power",
+    CLONE,
+    "vm.reconfigure",
+    "vm.power-on",
+    "vm.power-off",
+    "vm.destroy",
+];
+
 /// Asks for the state of a task; `not-found` once the cloud has forgotten it.
 pub fn task(id: &str) -> CloudAsk<Task> {
     cloud::ask("task.get", &ById { id })
@@ -39,10 +56,9 @@ pub fn power(id: &str) -> Read<PowerAnswer> {
     Read(cloud::ask("vm.power", &ById { id }))
 }
 
-/// Clones a VM from a template. The VM is powered off. It is the only operation that creates something; its
-/// intent is the VM's name.
+/// Clones a VM from a template. The VM is powered off.
 pub fn clone_vm(vm: &VmSpec<'_>) -> Submit {
-    Submit(cloud::create("vm.clone", vm.name, vm))
+    Submit(cloud::create(CLONE, vm.name, vm))
 }
 
 /// Sets the guest metadata of a VM.
