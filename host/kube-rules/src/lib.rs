@@ -7,6 +7,9 @@
 //! **Not here.** No I/O, no clock, no randomness. No kind is known, unless Kubernetes has a rule for that
 //! kind alone. Nothing of Polity is known: grants, the scopes of watches and projections are core's.
 //!
+//! Policies are components and do not have this crate, so the SDK has the few rules that policies need as types of its
+//! own: label selectors, conditions and times. `policies/sdk/tests/kube_rules.rs` plays one table through both.
+//!
 //! Each rule names its source. `apimachinery` is `k8s.io/apimachinery`, `apiserver` is `k8s.io/apiserver`.
 
 pub mod conditions;

@@ -130,10 +130,13 @@ fn parse_rfc3339(text: &str) -> Option<Time> {
     }
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    // A leap second (60) counts as the first second of the next minute.
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+    let days = days_from_civil(year, month, day);
+    // A month or a day that the calendar does not have would be another date.
+    if civil_from_days(days) != (year, month, day) || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
+    // A leap second (60) counts as the second before it.
+    let second = second.min(59);
     let mut rest = text.get(19..)?;
     let mut ms = 0;
     if let Some(fraction) = rest.strip_prefix('.') {
@@ -150,13 +153,17 @@ fn parse_rfc3339(text: &str) -> Option<Time> {
         b"Z" | b"z" => 0,
         [sign @ (b'+' | b'-'), _, _, b':', _, _] => {
             let at = text.len() - 5;
-            let minutes = number(at, at + 2)? * 60 + number(at + 3, at + 5)?;
+            let (hours, minutes) = (number(at, at + 2)?, number(at + 3, at + 5)?);
+            if hours > 23 || minutes > 59 {
+                return None;
+            }
+            let minutes = hours * 60 + minutes;
             if *sign == b'-' { -minutes } else { minutes }
         }
         _ => return None,
     };
     let seconds = ((hour * 60 + minute - offset_minutes) * 60) + second;
-    let unix = days_from_civil(year, month, day) * MS_PER_DAY + seconds * 1000 + ms;
+    let unix = days * MS_PER_DAY + seconds * 1000 + ms;
     u64::try_from(unix).ok().map(Time)
 }
 
@@ -332,6 +339,9 @@ mod tests {
             "",
             "2026",
             "2026-13-01T00:00:00Z",
+            "2026-00-01T00:00:00Z",
+            "2026-02-29T00:00:00Z",
+            "2026-01-01T00:00:00+00:60",
             "2026-01-01T00:00:00",
             "2026-01-01T00:00:00.Z",
             "ä026-01-01T00:00:00Z",
