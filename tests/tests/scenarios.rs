@@ -114,4 +114,7 @@ fn the_short_ones_hold_on_a_real_api_server() {
     capv::in_real_time(&server);
     capa::in_real_time(&server);
     rug::letters::in_real_time(&server);
+    mcm::creation::in_real_time(&server);
+    mcm::deletion::in_real_time(&server);
+    orbiter::refusals::in_real_time(&server);
 }

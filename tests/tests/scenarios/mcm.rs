@@ -1,7 +1,7 @@
 //! mcm-machine and mcm-safety: (g) 1 to 17 of their specification, and what (i) adds to them.
 
-mod creation;
-mod deletion;
+pub(crate) mod creation;
+pub(crate) mod deletion;
 mod draining;
 mod freeze;
 mod garden;

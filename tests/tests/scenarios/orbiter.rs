@@ -7,7 +7,7 @@ mod crashes;
 mod errata;
 mod land;
 mod leaving;
-mod refusals;
+pub(crate) mod refusals;
 mod scale;
 mod upgrade;
 

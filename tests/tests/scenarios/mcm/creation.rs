@@ -30,8 +30,9 @@ scenarios! {
     mcm_c19_a_machine_that_cannot_be_set_up_is_not_waited_for,
     mcm_c20_a_driver_that_sets_nothing_up_is_no_obstacle,
     scenario_05_a_machine_that_never_joins_fails,
+    erratum_10_a_creation_that_is_not_finished_is_finished;
+    short:
     erratum_01_a_machine_with_its_finalizer_is_made,
-    erratum_10_a_creation_that_is_not_finished_is_finished,
 }
 
 async fn scenario_01_create(on: &dyn Backend) {

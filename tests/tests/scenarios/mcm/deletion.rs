@@ -21,12 +21,13 @@ scenarios! {
     scenario_15_a_deleting_machine_without_its_finalizer_is_left_alone,
     mcm_d21_a_driver_that_is_away_is_asked_again_soon,
     mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain,
-    mcm_x02_a_machine_that_is_not_set_up_yet_can_go,
     mcm_x42_a_vm_that_is_not_on_record_is_deleted_before_its_machine_goes,
     mcm_x43_a_machine_is_kept_while_its_vms_cannot_be_listed,
     mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon,
     mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone,
-    erratum_08_the_description_is_for_people,
+    erratum_08_the_description_is_for_people;
+    short:
+    mcm_x02_a_machine_that_is_not_set_up_yet_can_go,
 }
 
 /// From the deletion on, where nothing goes wrong.
