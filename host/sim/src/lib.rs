@@ -72,8 +72,8 @@ mod tests;
 
 pub use adapter::ADAPTER;
 pub use cloud::{SimCloud, Simulated};
-pub use config::ailment::Ailment;
 pub use config::identity::{AccessKey, IamRole, IdentityProvider, Principal, WebIdentity};
+pub use config::node_problem::NodeProblem;
 pub use config::scenario::{FaultRule, Intervention, Span, Trouble, WorldEvent};
 pub use config::{
     Account, Image, Machines, Network, Packages, PoolDurations, RouterPort, Routers, SimConfig,

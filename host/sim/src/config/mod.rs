@@ -1,8 +1,8 @@
 //! The configuration of a simulated cloud: of the adapter, and in the `cloud` part of a scenario file.
 
-pub(crate) mod ailment;
 pub(crate) mod identity;
 mod machines;
+pub(crate) mod node_problem;
 mod routers;
 pub(crate) mod scenario;
 mod vms;
@@ -40,7 +40,7 @@ pub use vms::{Network, TaskDurations, Template};
 /// outages: [{from: 3m, until: 4m, calls: silent}]
 /// events:
 /// - {vm: machine-5, afterPowerOn: 30s, does: vanish}
-/// - {vm: machine-7, afterPowerOn: 5m, does: {ail: readonlyFilesystem}}
+/// - {vm: machine-7, afterPowerOn: 5m, does: {nodeProblem: readonlyFilesystem}}
 /// apiServerDown: [{from: 5m, until: 7m}]
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

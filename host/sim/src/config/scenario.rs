@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::ailment::Ailment;
+use crate::config::node_problem::NodeProblem;
 use crate::kernel::cues::Cue;
 use crate::kernel::faults::{Fault, Rule, glob};
 use crate::power::Power;
@@ -189,7 +189,7 @@ pub enum Intervention {
     /// The machine's node, if it has joined, falls silent. The machine runs on.
     FallSilent,
     /// The machine's node gets this problem.
-    Ail(Ailment),
+    NodeProblem(NodeProblem),
     /// The machine's node is well again and heard of. If it had left, or was never to join, it joins. A
     /// router's VM answers again.
     Recover,

@@ -29,7 +29,7 @@ const WATCHED: &str = "R13 H11 H13 R15 S08 R16 after 60 s";
 
 async fn scenario_06_a_node_that_is_not_ready_and_comes_back_is_running_again(on: &dyn Backend) {
     let events = json!([
-        {"vm": "m-1", "at": "5m", "does": {"ail": "notReady"}},
+        {"vm": "m-1", "at": "5m", "does": {"nodeProblem": "notReady"}},
         {"vm": "m-1", "at": "14m", "does": "recover"},
     ]);
     let story = running(on, json!({"events": events}), json!({})).await;

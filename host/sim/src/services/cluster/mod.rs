@@ -201,10 +201,10 @@ impl Cluster {
         };
         match does {
             Intervention::FallSilent => drop(node.silent.get_or_insert(at)),
-            Intervention::Ail(ailment) => drop(node.ailments.entry(ailment).or_insert(at)),
+            Intervention::NodeProblem(problem) => drop(node.problems.entry(problem).or_insert(at)),
             Intervention::Leave => node.left = node.joined.map(|_| at),
             Intervention::Recover => {
-                node.ailments.clear();
+                node.problems.clear();
                 node.never = false;
                 node.well = at;
                 if node.left.take().is_some() {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::api_server::ApiServer;
-use crate::config::ailment::Ailment;
+use crate::config::node_problem::NodeProblem;
 use crate::hypervisor::vm::provider_id;
 use crate::kernel::call::Stamp;
 
@@ -33,7 +33,7 @@ pub(crate) struct Node {
     pub(crate) silent: Option<u64>,
     /// Since when the node is heard of and has no other problems than these.
     pub(crate) well: u64,
-    pub(crate) ailments: BTreeMap<Ailment, u64>,
+    pub(crate) problems: BTreeMap<NodeProblem, u64>,
     #[serde(default)]
     pub(crate) labels: BTreeMap<String, String>,
     #[serde(default)]
@@ -126,10 +126,10 @@ impl Node {
     fn conditions(&self, now: u64, joined: u64, api_server: &ApiServer) -> Vec<NodeCondition> {
         let unknown = api_server.unheard(now, self.silent);
         let well = self.well.max(api_server.heard_again(now)).max(joined);
-        let one = |kind, ailment, bad: &'static str, good: &'static str| {
-            let (status, reason, since) = match (unknown, self.ailments.get(&ailment)) {
+        let one = |kind, problem, bad: &'static str, good: &'static str| {
+            let (status, reason, since) = match (unknown, self.problems.get(&problem)) {
                 (Some(since), _) => ("Unknown", "NodeStatusUnknown", since),
-                (None, Some(since)) => (bad, "Ails", *since),
+                (None, Some(since)) => (bad, "NodeProblem", *since),
                 (None, None) => (good, "Well", well),
             };
             NodeCondition {
@@ -139,9 +139,9 @@ impl Node {
                 since,
             }
         };
-        let ready = one("Ready", Ailment::NotReady, "False", "True");
-        let others = Ailment::CONDITIONS.into_iter();
-        let others = others.map(|(ailment, kind)| one(kind, ailment, "True", "False"));
+        let ready = one("Ready", NodeProblem::NotReady, "False", "True");
+        let others = NodeProblem::CONDITIONS.into_iter();
+        let others = others.map(|(problem, kind)| one(kind, problem, "True", "False"));
         std::iter::once(ready).chain(others).collect()
     }
 }

@@ -125,18 +125,18 @@ fn a_machine_that_is_deleted_before_it_joins_never_joins() {
 }
 
 #[test]
-fn a_node_can_be_ill_in_each_way_and_recover() {
-    for (ailment, kind, bad) in [
-        (Ailment::NotReady, "Ready", "False"),
-        (Ailment::MemoryPressure, "MemoryPressure", "True"),
-        (Ailment::DiskPressure, "DiskPressure", "True"),
-        (Ailment::PidPressure, "PIDPressure", "True"),
-        (Ailment::NetworkUnavailable, "NetworkUnavailable", "True"),
-        (Ailment::KernelDeadlock, "KernelDeadlock", "True"),
-        (Ailment::ReadonlyFilesystem, "ReadonlyFilesystem", "True"),
+fn a_node_can_have_each_problem_and_recover() {
+    for (problem, kind, bad) in [
+        (NodeProblem::NotReady, "Ready", "False"),
+        (NodeProblem::MemoryPressure, "MemoryPressure", "True"),
+        (NodeProblem::DiskPressure, "DiskPressure", "True"),
+        (NodeProblem::PidPressure, "PIDPressure", "True"),
+        (NodeProblem::NetworkUnavailable, "NetworkUnavailable", "True"),
+        (NodeProblem::KernelDeadlock, "KernelDeadlock", "True"),
+        (NodeProblem::ReadonlyFilesystem, "ReadonlyFilesystem", "True"),
     ] {
         let mut b = meeting([
-            event(Intervention::Ail(ailment), 60_000),
+            event(Intervention::NodeProblem(problem), 60_000),
             event(Intervention::Recover, 90_000),
         ]);
         b.machine("u", "m");
@@ -321,7 +321,7 @@ fn the_same_seed_makes_the_same_nodes_and_another_seed_others() {
 
 #[test]
 fn an_event_waits_for_its_machine() {
-    let does = Intervention::Ail(Ailment::DiskPressure);
+    let does = Intervention::NodeProblem(NodeProblem::DiskPressure);
     let early = WorldEvent {
         after_power_on: None,
         ..event(does, 0)
@@ -355,7 +355,7 @@ fn what_befalls_machines_is_written_as_people_write() {
             {"operation": "sts.*", "then": {"leadsTo": "222222222222"}},
         ],
         "events": [
-            {"vm": "m", "does": {"ail": "readonlyFilesystem"}},
+            {"vm": "m", "does": {"nodeProblem": "readonlyFilesystem"}},
             {"vm": "m", "does": "fallSilent"},
             {"vm": "m", "does": "recover"},
             {"vm": "m", "does": "leave"},
@@ -376,7 +376,7 @@ fn what_befalls_machines_is_written_as_people_write() {
     );
     assert_eq!(
         read.events[0].does,
-        Intervention::Ail(Ailment::ReadonlyFilesystem)
+        Intervention::NodeProblem(NodeProblem::ReadonlyFilesystem)
     );
     assert_eq!(
         (read.machines.tokens, read.machines.grace),
@@ -392,7 +392,7 @@ fn what_befalls_machines_is_written_as_people_write() {
             "machines.boot",
         ),
         (
-            json!({"events": [{"vm": "m", "does": {"ail": "gout"}}]}),
+            json!({"events": [{"vm": "m", "does": {"nodeProblem": "gout"}}]}),
             "events.0.does",
         ),
     ] {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A problem of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Ailment {
+pub enum NodeProblem {
     /// The node reports itself as not ready.
     NotReady,
     /// `MemoryPressure`
@@ -23,14 +23,14 @@ pub enum Ailment {
     ReadonlyFilesystem,
 }
 
-impl Ailment {
+impl NodeProblem {
     /// The problems that have a condition of their own, which is false while there is no problem.
-    pub(crate) const CONDITIONS: [(Ailment, &'static str); 6] = [
-        (Ailment::MemoryPressure, "MemoryPressure"),
-        (Ailment::DiskPressure, "DiskPressure"),
-        (Ailment::PidPressure, "PIDPressure"),
-        (Ailment::NetworkUnavailable, "NetworkUnavailable"),
-        (Ailment::KernelDeadlock, "KernelDeadlock"),
-        (Ailment::ReadonlyFilesystem, "ReadonlyFilesystem"),
+    pub(crate) const CONDITIONS: [(NodeProblem, &'static str); 6] = [
+        (NodeProblem::MemoryPressure, "MemoryPressure"),
+        (NodeProblem::DiskPressure, "DiskPressure"),
+        (NodeProblem::PidPressure, "PIDPressure"),
+        (NodeProblem::NetworkUnavailable, "NetworkUnavailable"),
+        (NodeProblem::KernelDeadlock, "KernelDeadlock"),
+        (NodeProblem::ReadonlyFilesystem, "ReadonlyFilesystem"),
     ];
 }
