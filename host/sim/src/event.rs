@@ -22,7 +22,7 @@ pub(crate) enum Event {
     /// A VM was turned on or off; `None`: the VM is gone.
     PowerChanged { vm: u64, power: Option<Power> },
     /// A VM exists now.
-    Appeared { vm: u64 },
+    Created { vm: u64 },
     /// A VM was turned on by a call.
     Started { vm: u64 },
     /// Somebody changes a VM, or its node gets a problem.

@@ -217,7 +217,7 @@ impl Sim {
             }
             let name = |vm: u64| self.vms.get(vm).map(|vm| vm.name.as_str()).unwrap_or_default();
             match event {
-                Event::Appeared { vm } => self.kernel.on_appeared(at, name(vm)),
+                Event::Created { vm } => self.kernel.on_created(at, name(vm)),
                 Event::Started { vm } => self.kernel.on_started(at, name(vm)),
                 _ => {}
             }

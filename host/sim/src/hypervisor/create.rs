@@ -49,7 +49,7 @@ impl Hypervisor {
         let number = kernel.number();
         let uuids = [owner.clone(), kernel.uuid(&format!("{owner} {number}"))];
         let mut vm = Vm::new(number, call, place, uuids, at);
-        vm.appear(at);
+        vm.create(at);
         self.insert(vm);
         number
     }
@@ -59,7 +59,7 @@ impl Hypervisor {
         self.set_power(kernel, at, number, Some(Power::On));
         self.note(at, &call.operation, Happened::Submitted, number);
         self.note(at, &call.operation, Happened::Done, number);
-        kernel.announce(Event::Appeared { vm: number });
+        kernel.announce(Event::Created { vm: number });
         kernel.announce(Event::Started { vm: number });
         kernel.mark_dirty();
     }
@@ -75,8 +75,8 @@ impl Hypervisor {
     /// Ends the clone: the VM exists, powered off.
     pub(crate) fn end_clone(&mut self, kernel: &mut Kernel, at: u64, number: u64) {
         if let Some(vm) = self.vms.get_mut(&number) {
-            vm.appear(at);
-            kernel.announce(Event::Appeared { vm: number });
+            vm.create(at);
+            kernel.announce(Event::Created { vm: number });
         }
     }
 

@@ -73,7 +73,7 @@ impl Vm {
     }
 
     /// Makes the VM exist, powered off.
-    pub(crate) fn appear(&mut self, at: u64) {
+    pub(crate) fn create(&mut self, at: u64) {
         self.history.push(Version {
             at,
             gone: false,
@@ -97,7 +97,7 @@ impl Vm {
         self.history.last()
     }
 
-    /// The state at a time; `None` before the VM appeared.
+    /// The state at a time; `None` before the VM was created.
     pub(crate) fn as_of(&self, then: u64) -> Option<&Version> {
         self.history.iter().rev().find(|v| v.at <= then)
     }

@@ -56,7 +56,7 @@ impl<E, Q> Kernel<E, Q> {
     }
 
     /// A thing of this name exists now. Cues that waited for it become due.
-    pub(crate) fn on_appeared(&mut self, at: u64, name: &str) {
+    pub(crate) fn on_created(&mut self, at: u64, name: &str) {
         self.arm(name, |cue| cue.after_start.is_none().then_some(at));
     }
 

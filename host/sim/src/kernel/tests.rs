@@ -273,11 +273,11 @@ fn a_cue_waits_for_its_thing_and_happens_once() {
     kernel.cue_missed(0);
     assert!(kernel.cue(START + 14, 2).is_some() && kernel.cue(START + 15, 2).is_none());
 
-    kernel.on_appeared(START + 40, "b");
-    kernel.on_appeared(START + 40, "a");
+    kernel.on_created(START + 40, "b");
+    kernel.on_created(START + 40, "a");
     assert_eq!(due(&mut kernel, START + 40), [(START + 40, Due::Cue(0))]);
     kernel.cue_done(0);
-    kernel.on_appeared(START + 50, "a");
+    kernel.on_created(START + 50, "a");
     kernel.on_started(START + 50, "a");
     assert_eq!(due(&mut kernel, START + 90), [(START + 80, Due::Cue(1))]);
     kernel.stop_faults();
