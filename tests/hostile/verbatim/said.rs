@@ -18,18 +18,18 @@ use serde_json::{Map, Value, json};
 
 /// What the words mean in this step.
 #[derive(Default)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct Snapshot<'a> {
     /// The primary; null if there is none.
     pub(crate) object: Value,
     /// The answers of the journal as text; none for a failure. A full journal as trees would not fit into a step's memory.
     pub(crate) answers: Vec<Option<&'a str>>,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> Snapshot<'a> {
     /// Of a pass: its object, and the answers of its journal as text.
     #[allow(dead_code, reason = "a retry policy has no pass")]
     pub(crate) fn of(object: Option<&str>, answers: impl Iterator<Item = Option<&'a str>>) -> Self {
-        Sight {
+        Snapshot {
             object: parsed(object),
             answers: answers.collect(),
         }
@@ -240,7 +240,7 @@ pub(crate) fn manifest(place: &'static [u8; PLACE]) -> String {
     let bytes = &black_box(place)[MARK.len()..];
     let written = std::str::from_utf8(bytes).expect("a manifest is text");
     let written = serde_json::from_str(written).expect("a manifest is JSON");
-    match Sight::default().expand(&written, 0) {
+    match Snapshot::default().expand(&written, 0) {
         Value::String(text) => text,
         manifest => manifest.to_string(),
     }

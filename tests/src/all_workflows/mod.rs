@@ -21,7 +21,7 @@ pub mod routers;
 pub mod rules;
 pub mod scenario;
 pub mod setting;
-pub mod sight;
+pub mod snapshot;
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,7 +37,7 @@ use crate::simulation::seed::Chance;
 use people::People;
 use rules::Rules;
 use scenario::{Scenario, Workflow};
-use sight::Sight;
+use snapshot::Snapshot;
 
 /// The interval between looks, with and without faults.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -162,8 +162,8 @@ impl World<'_> {
                 }
             }
         }
-        let sight = Sight::of(&self.site, self.options.workflows).await;
-        self.rules.compare(&sight, self.options.workflows)?;
+        let snapshot = Snapshot::of(&self.site, self.options.workflows).await;
+        self.rules.compare(&snapshot, self.options.workflows)?;
         host.stop().await;
         Ok(self.rules.passes())
     }
@@ -198,8 +198,8 @@ impl World<'_> {
 
     /// Checks, and lets controllers react. Returns whether they had anything to do.
     async fn look(&mut self, news: &[PassRecord]) -> Result<bool, String> {
-        let sight = Sight::of(&self.site, self.options.workflows).await;
-        self.rules.look(&self.site, &sight, news)?;
-        Ok(self.people.keep_going(&self.site, &sight).await)
+        let snapshot = Snapshot::of(&self.site, self.options.workflows).await;
+        self.rules.look(&self.site, &snapshot, news)?;
+        Ok(self.people.keep_going(&self.site, &snapshot).await)
     }
 }

@@ -9,7 +9,7 @@ use super::scenario::{Deed, Workflow};
 use super::setting::{
     self, PODS, SHIFTY, TENANTS, TRUSTED, WORKERS, access_key, capv_machine, mcm_machine, reference,
 };
-use super::sight::{Sight, is_deleting, is_worker, phase};
+use super::snapshot::{Snapshot, is_deleting, is_worker, phase};
 use super::{orb, routers};
 use crate::host_harness::Site;
 use crate::host_harness::mcm::DEPLOYMENT;
@@ -38,18 +38,22 @@ impl People {
     }
 
     /// Runs the controllers: they keep the wanted number of machines and pods. Returns whether they did anything.
-    pub async fn keep_going(&mut self, site: &Site, sight: &Sight) -> bool {
-        let mut busy = self.look_after_routers(site, sight).await;
+    pub async fn keep_going(&mut self, site: &Site, snapshot: &Snapshot) -> bool {
+        let mut busy = self.look_after_routers(site, snapshot).await;
         if self.workflows.contains(&Workflow::McmMachines) {
-            busy |= self.machine_sets(site, sight).await;
+            busy |= self.machine_sets(site, snapshot).await;
         }
-        self.workload(site, sight).await || busy
+        self.workload(site, snapshot).await || busy
     }
 
     /// A person reads the traffic of a router that was given up, which starts it again.
-    async fn look_after_routers(&mut self, site: &Site, sight: &Sight) -> bool {
+    async fn look_after_routers(&mut self, site: &Site, snapshot: &Snapshot) -> bool {
         let mut busy = false;
-        for router in sight.routers.iter().filter(|router| routers::is_given_up(router)) {
+        for router in snapshot
+            .routers
+            .iter()
+            .filter(|router| routers::is_given_up(router))
+        {
             self.deeds += 1;
             let name = router["metadata"]["name"].as_str().unwrap_or_default();
             routers::act(site, name, routers::Deed::Read, self.deeds).await;
@@ -59,9 +63,9 @@ impl People {
     }
 
     /// Deletes and replaces machines that were given up.
-    async fn machine_sets(&mut self, site: &Site, sight: &Sight) -> bool {
+    async fn machine_sets(&mut self, site: &Site, snapshot: &Snapshot) -> bool {
         let (mut there, mut busy) = (0, false);
-        for machine in sight.mcm.iter().filter(|machine| !is_deleting(machine)) {
+        for machine in snapshot.mcm.iter().filter(|machine| !is_deleting(machine)) {
             if phase(machine) == Some("Failed") {
                 let _ = site.delete(&named(machine), None).await;
                 busy = true;
@@ -77,7 +81,7 @@ impl People {
         }
         for tenant in TENANTS {
             let single = |machine: &Value| machine["metadata"]["namespace"] == tenant && !is_worker(machine);
-            if !sight.mcm.iter().any(single) {
+            if !snapshot.mcm.iter().any(single) {
                 missing.push(mcm_machine(tenant, "single", "singles"));
             }
         }
@@ -89,10 +93,10 @@ impl People {
     }
 
     /// Deletes the pods of nodes that are gone, and creates new ones where there is room.
-    async fn workload(&mut self, site: &Site, sight: &Sight) -> bool {
+    async fn workload(&mut self, site: &Site, snapshot: &Snapshot) -> bool {
         let (mut there, mut busy) = (0, false);
-        for pod in &sight.pods {
-            match sight.node(&pod["spec"]["nodeName"]) {
+        for pod in &snapshot.pods {
+            match snapshot.node(&pod["spec"]["nodeName"]) {
                 None => {
                     let _ = site.delete(&named(pod), Some(0)).await;
                     busy = true;
@@ -100,7 +104,7 @@ impl People {
                 Some(_) => there += usize::from(!is_deleting(pod)),
             }
         }
-        let room: Vec<&Value> = sight.nodes.iter().filter(|node| has_room(node)).collect();
+        let room: Vec<&Value> = snapshot.nodes.iter().filter(|node| has_room(node)).collect();
         if room.is_empty() {
             return busy;
         }
@@ -180,8 +184,8 @@ impl People {
 
     /// A worker, if there is one.
     async fn worker(&mut self, site: &Site) -> Option<ObjectRef> {
-        let sight = Sight::of(site, self.workflows).await;
-        let workers: Vec<&Value> = sight.workers().filter(|worker| !is_deleting(worker)).collect();
+        let snapshot = Snapshot::of(site, self.workflows).await;
+        let workers: Vec<&Value> = snapshot.workers().filter(|worker| !is_deleting(worker)).collect();
         (!workers.is_empty()).then(|| named(self.chance.pick(&workers)))
     }
 

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::scenario::Workflow;
 use super::setting::{SHIFTY, SHUT, TRUSTED, WORKERS};
-use super::sight::{Sight, is_deleting};
+use super::snapshot::{Snapshot, is_deleting};
 use crate::host_harness::story::edges;
 use crate::host_harness::{BEGIN, Site};
 use crate::stand::condition_of;
@@ -104,14 +104,14 @@ impl Rules {
     }
 
     /// Checks all rules.
-    pub fn look(&mut self, site: &Site, sight: &Sight, news: &[PassRecord]) -> Verdicts {
+    pub fn look(&mut self, site: &Site, snapshot: &Snapshot, news: &[PassRecord]) -> Verdicts {
         for pass in news {
             self.passed(pass)?;
         }
-        self.vms(site, sight)?;
+        self.vms(site, snapshot)?;
         self.effects(site)?;
-        self.nodes.look(sight)?;
-        self.orb.look(sight)
+        self.nodes.look(snapshot)?;
+        self.orb.look(snapshot)
     }
 
     fn passed(&mut self, pass: &PassRecord) -> Verdicts {
@@ -160,28 +160,28 @@ impl Rules {
     }
 
     /// At most one VM for a machine, a router or a name in a pool, and none without an object.
-    fn vms(&mut self, site: &Site, sight: &Sight) -> Verdicts {
+    fn vms(&mut self, site: &Site, snapshot: &Snapshot) -> Verdicts {
         let mut of: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-        for vm in &sight.vms {
+        for vm in &snapshot.vms {
             of.entry((&vm.owner, &vm.name)).or_default().push(&vm.id);
         }
         if let Some(((owner, name), vms)) = of.iter().find(|(_, vms)| vms.len() > 1) {
             return Err(format!("{name} of {owner} has the VMs {}", vms.join(", ")));
         }
         let machines = || {
-            sight
+            snapshot
                 .capv
                 .iter()
-                .chain(&sight.mcm)
-                .chain(&sight.orbs)
-                .chain(&sight.routers)
+                .chain(&snapshot.mcm)
+                .chain(&snapshot.orbs)
+                .chain(&snapshot.routers)
         };
         for machine in machines() {
             let metadata = &machine["metadata"];
             self.machines
                 .insert(text(&metadata["uid"]), text(&metadata["namespace"]));
         }
-        for vm in &sight.vms {
+        for vm in &snapshot.vms {
             // The list was read after the VM was seen. So it contains the object of the VM, unless the VM was
             // removed first.
             let alive = machines().any(|machine| machine["metadata"]["uid"] == *vm.owner);
@@ -225,21 +225,21 @@ impl Rules {
     }
 
     /// Checks the settled state: trusted tenants have what they want, and the others have nothing new.
-    pub fn compare(&self, sight: &Sight, workflows: &[Workflow]) -> Verdicts {
-        self.orb.compare(sight)?;
-        routers::compare(sight)?;
-        let workers = sight.workers().count();
+    pub fn compare(&self, snapshot: &Snapshot, workflows: &[Workflow]) -> Verdicts {
+        self.orb.compare(snapshot)?;
+        routers::compare(snapshot)?;
+        let workers = snapshot.workers().count();
         if workflows.contains(&Workflow::McmMachines) && workers != WORKERS {
             return Err(format!("there are {workers} workers"));
         }
-        for cluster in &sight.clusters {
+        for cluster in &snapshot.clusters {
             self.settled(cluster, "no phase", |_| true)?;
         }
         let fine = |phase: Option<&str>| phase == Some("Running");
-        for machine in &sight.capv {
+        for machine in &snapshot.capv {
             self.settled(machine, "status.phase", fine)?;
         }
-        for machine in &sight.mcm {
+        for machine in &snapshot.mcm {
             self.settled(machine, "status.currentStatus.phase", fine)?;
         }
         Ok(())

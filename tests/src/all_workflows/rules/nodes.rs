@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Verdicts, text};
 use crate::all_workflows::orb;
 use crate::all_workflows::setting::HEALTHY;
-use crate::all_workflows::sight::{Sight, is_deleting, phase};
+use crate::all_workflows::snapshot::{Snapshot, is_deleting, phase};
 
 /// What was seen so far.
 #[derive(Default)]
@@ -32,10 +32,10 @@ impl Rules {
     }
 
     /// Looks at everything.
-    pub fn look(&mut self, sight: &Sight) -> Verdicts {
-        self.given_up(sight)?;
-        self.pods(sight)?;
-        self.taints(sight)
+    pub fn look(&mut self, snapshot: &Snapshot) -> Verdicts {
+        self.given_up(snapshot)?;
+        self.pods(snapshot)?;
+        self.taints(snapshot)
     }
 
     /// A pass that took these edges has ended.
@@ -53,9 +53,11 @@ impl Rules {
     }
 
     /// One machine of the deployment at a time is given up for what may be an outage of many.
-    fn given_up(&mut self, sight: &Sight) -> Verdicts {
+    fn given_up(&mut self, snapshot: &Snapshot) -> Verdicts {
         let lost = |uid: &String| {
-            let worker = sight.workers().find(|worker| worker["metadata"]["uid"] == **uid);
+            let worker = snapshot
+                .workers()
+                .find(|worker| worker["metadata"]["uid"] == **uid);
             matches!(worker.and_then(phase), Some("Failed" | "Terminating"))
         };
         self.given_up.retain(lost);
@@ -67,15 +69,15 @@ impl Rules {
 
     /// No pod is evicted that its budget protects, but by a drain that is forced: whether it is, its pass says. Those of
     /// an Orb never are.
-    fn pods(&mut self, sight: &Sight) -> Verdicts {
-        let living = sight.pods.iter().filter(|pod| !is_deleting(pod));
+    fn pods(&mut self, snapshot: &Snapshot) -> Verdicts {
+        let living = snapshot.pods.iter().filter(|pod| !is_deleting(pod));
         let alive: BTreeMap<String, Value> = living
             .map(|pod| (text(&pod["metadata"]["uid"]), pod["spec"]["nodeName"].clone()))
             .collect();
         let ended = self.pods.iter().filter(|(uid, _)| !alive.contains_key(*uid));
         // With its node a pod is gone, whatever its budget says.
         let (evicted, lost): (Vec<_>, Vec<_>) =
-            ended.map(|(_, on)| sight.node(on)).partition(Option::is_some);
+            ended.map(|(_, on)| snapshot.node(on)).partition(Option::is_some);
         let evicted: Vec<&Value> = evicted.into_iter().flatten().collect();
         if alive.len() + lost.len() < HEALTHY {
             if let Some(node) = evicted.first()
@@ -86,7 +88,10 @@ impl Rules {
             }
             for node in evicted {
                 let provider = &node["spec"]["providerID"];
-                let by = sight.mcm.iter().find(|m| m["status"]["providerID"] == *provider);
+                let by = snapshot
+                    .mcm
+                    .iter()
+                    .find(|m| m["status"]["providerID"] == *provider);
                 self.suspects.extend(by.map(|m| text(&m["metadata"]["uid"])));
             }
         }
@@ -95,8 +100,8 @@ impl Rules {
     }
 
     /// What people put on a node stays there.
-    fn taints(&self, sight: &Sight) -> Verdicts {
-        for node in &sight.nodes {
+    fn taints(&self, snapshot: &Snapshot) -> Verdicts {
+        for node in &snapshot.nodes {
             let wanted = self.taints.get(&text(&node["metadata"]["uid"]));
             for key in wanted.into_iter().flatten() {
                 let taints = node["spec"]["taints"].as_array();

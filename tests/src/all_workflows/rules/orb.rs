@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Verdicts;
 use crate::all_workflows::orb;
-use crate::all_workflows::sight::Sight;
+use crate::all_workflows::snapshot::Snapshot;
 
 /// The taint with which orbiter marks what it cordoned itself.
 const UPDATING: &str = "orbiter.polity.dev/updating";
@@ -31,23 +31,23 @@ struct Machine {
 
 impl Rules {
     /// Looks at everything.
-    pub fn look(&mut self, sight: &Sight) -> Verdicts {
-        Self::changing(sight)?;
-        self.reboots(sight)?;
-        self.cordons(sight)
+    pub fn look(&mut self, snapshot: &Snapshot) -> Verdicts {
+        Self::changing(snapshot)?;
+        self.reboots(snapshot)?;
+        self.cordons(snapshot)
     }
 
     /// No second node may be changed, is changed, or is cordoned for that.
-    fn changing(sight: &Sight) -> Verdicts {
+    fn changing(snapshot: &Snapshot) -> Verdicts {
         let ours = |node: &&Value| {
             let taints = node["spec"]["taints"].as_array().into_iter().flatten();
             let mut keys = taints.map(|taint| &taint["key"]);
             is_allowed(node) || keys.any(|key| key == UPDATING)
         };
-        let names = sight.nodes.iter().filter(ours);
+        let names = snapshot.nodes.iter().filter(ours);
         let names = names.filter_map(|node| node["metadata"]["name"].as_str());
         let mut changing: BTreeSet<&str> = names.collect();
-        let at_work = sight.pool.iter();
+        let at_work = snapshot.pool.iter();
         let at_work = at_work.filter(|machine| machine.initialized && machine.at_work);
         changing.extend(at_work.map(|machine| machine.node.as_str()));
         match changing.len() {
@@ -57,8 +57,8 @@ impl Rules {
     }
 
     /// A machine is rebooted once after what is installed on it has changed.
-    fn reboots(&mut self, sight: &Sight) -> Verdicts {
-        for machine in &sight.pool {
+    fn reboots(&mut self, snapshot: &Snapshot) -> Verdicts {
+        for machine in &snapshot.pool {
             let seen = self.machines.entry(machine.id.clone()).or_default();
             if seen.installed != machine.installed {
                 seen.installed.clone_from(&machine.installed);
@@ -78,8 +78,8 @@ impl Rules {
     }
 
     /// What people have cordoned stays cordoned.
-    fn cordons(&self, sight: &Sight) -> Verdicts {
-        for node in &sight.nodes {
+    fn cordons(&self, snapshot: &Snapshot) -> Verdicts {
+        for node in &snapshot.nodes {
             let metadata = &node["metadata"];
             let by_people = metadata["uid"]
                 .as_str()
@@ -94,13 +94,13 @@ impl Rules {
 
     /// Once everything is settled: as many machines as are wanted, all of which are known, and nodes with the versions
     /// that are wanted.
-    pub fn compare(&self, sight: &Sight) -> Verdicts {
-        for orb in &sight.orbs {
+    pub fn compare(&self, snapshot: &Snapshot) -> Verdicts {
+        for orb in &snapshot.orbs {
             let wanted = orb::machines(orb);
-            let there: BTreeSet<String> = sight.pool.iter().map(|machine| machine.name.clone()).collect();
+            let there: BTreeSet<String> = snapshot.pool.iter().map(|machine| machine.name.clone()).collect();
             let known = orb["status"]["machines"].as_object();
             let known: BTreeSet<String> = known.into_iter().flat_map(|all| all.keys().cloned()).collect();
-            if there.len() != sight.pool.len() || there.len() != wanted.len() || known != there {
+            if there.len() != snapshot.pool.len() || there.len() != wanted.len() || known != there {
                 return Err(format!(
                     "machines {wanted:?} are wanted, {known:?} known, {there:?} there"
                 ));
@@ -109,7 +109,7 @@ impl Rules {
                 return Err(format!("the Orb settled at {}", orb["status"]));
             }
             let versions = &orb["spec"]["versions"];
-            for machine in &sight.pool {
+            for machine in &snapshot.pool {
                 let has = |package: &str, of: &str| {
                     versions[of] == *machine.installed.get(package).map_or("", |v| v)
                 };
@@ -119,9 +119,13 @@ impl Rules {
                 }
             }
         }
-        let nodes: Vec<&Value> = sight.nodes.iter().filter(|node| orb::is_node(node)).collect();
-        if nodes.len() != sight.pool.len() {
-            return Err(format!("{} machines are {} nodes", sight.pool.len(), nodes.len()));
+        let nodes: Vec<&Value> = snapshot.nodes.iter().filter(|node| orb::is_node(node)).collect();
+        if nodes.len() != snapshot.pool.len() {
+            return Err(format!(
+                "{} machines are {} nodes",
+                snapshot.pool.len(),
+                nodes.len()
+            ));
         }
         match nodes.iter().find(|node| is_allowed(node)) {
             None => Ok(()),

@@ -3,33 +3,36 @@
 use serde_json::{Value, json};
 
 use super::Verdicts;
-use crate::all_workflows::sight::{Sight, is_deleting};
+use crate::all_workflows::snapshot::{Snapshot, is_deleting};
 
 /// Each router is alive and configured, with the ports that it wants and no other; or it has ended, and nothing is left.
-pub fn compare(sight: &Sight) -> Verdicts {
-    let uids: Vec<&Value> = sight
+pub fn compare(snapshot: &Snapshot) -> Verdicts {
+    let uids: Vec<&Value> = snapshot
         .routers
         .iter()
         .map(|router| &router["metadata"]["uid"])
         .collect();
-    if let Some(port) = sight
+    if let Some(port) = snapshot
         .router_ports
         .iter()
         .find(|port| !uids.contains(&&json!(port.owner)))
     {
         return Err(format!("the port {} of {} has no object", port.mac, port.router));
     }
-    sight.routers.iter().try_for_each(|router| is_fine(sight, router))
+    snapshot
+        .routers
+        .iter()
+        .try_for_each(|router| is_fine(snapshot, router))
 }
 
-fn is_fine(sight: &Sight, router: &Value) -> Verdicts {
+fn is_fine(snapshot: &Snapshot, router: &Value) -> Verdicts {
     let (metadata, spec, status) = (&router["metadata"], &router["spec"], &router["status"]);
     let wrong = |what: &str| Err(format!("router {} settled {what}: {status}", metadata["name"]));
     let own = |owner: &str| metadata["uid"] == *owner;
-    let ports = sight.router_ports.iter().filter(|port| own(&port.owner));
+    let ports = snapshot.router_ports.iter().filter(|port| own(&port.owner));
     let mut ports: Vec<&str> = ports.map(|port| port.mac.as_str()).collect();
     ports.sort_unstable();
-    let vm = sight.router_vms.iter().find(|vm| own(&vm.owner));
+    let vm = snapshot.router_vms.iter().find(|vm| own(&vm.owner));
     if is_deleting(router) {
         return wrong("while it is being deleted");
     }

@@ -48,10 +48,10 @@ impl PolicyInfo for Verbatim {
 impl Identity for Verbatim {
     fn step(pass: Pass) -> StepOutcome {
         let answers = pass.journal.iter().map(|entry| entry.answer.as_deref().ok());
-        let mut sight = said::Sight::of(pass.object.as_deref(), answers);
-        let annotations = &mut sight.object["metadata"]["annotations"];
+        let mut snapshot = said::Snapshot::of(pass.object.as_deref(), answers);
+        let annotations = &mut snapshot.object["metadata"]["annotations"];
         annotations["answer"] = annotations["identity"].take();
-        let mut step = sight.step(&pass.config);
+        let mut step = snapshot.step(&pass.config);
         if let Some(judgement) = step.get_mut("Concluded").and_then(Value::as_object_mut) {
             said::fill(
                 judgement.entry("conclusion").or_insert(json!({})),

@@ -48,8 +48,8 @@ impl PolicyInfo for Verbatim {
 impl Lifecycle for Verbatim {
     fn step(pass: Pass) -> StepOutcome {
         let answers = pass.journal.iter().map(|entry| entry.answer.as_deref().ok());
-        let sight = said::Sight::of(pass.object.as_deref(), answers);
-        let mut step = sight.step(&pass.config);
+        let snapshot = said::Snapshot::of(pass.object.as_deref(), answers);
+        let mut step = snapshot.step(&pass.config);
         if let Some(conclusion) = step.get_mut("Concluded") {
             said::fill(conclusion, pass.journal.len());
         }

@@ -44,7 +44,7 @@ impl PolicyInfo for Verbatim {
 impl Retry for Verbatim {
     fn decide(request: RetryRequest) -> Wait {
         let config: serde_json::Value = serde_json::from_str(&request.config).unwrap_or_default();
-        let said = said::Sight::default().expand(&config["answer"], 0);
+        let said = said::Snapshot::default().expand(&config["answer"], 0);
         match said.as_u64() {
             Some(wait) => Wait::After(wait),
             None => serde_json::from_value(said).expect("a wait"),

@@ -12,7 +12,7 @@ use crate::host_harness::rug::RUG;
 use crate::simulation::bindings::MACHINES as CAPV;
 
 /// The objects and resources at one moment.
-pub struct Sight {
+pub struct Snapshot {
     /// The VMs in the cloud. They are read first, so that a VM is never seen before its machine.
     pub vms: Vec<VmView>,
     /// The machines of pools.
@@ -37,14 +37,14 @@ pub struct Sight {
     pub pods: Vec<Value>,
 }
 
-impl Sight {
+impl Snapshot {
     /// Reads everything that these workflows use.
     pub async fn of(site: &Site, workflows: &[Workflow]) -> Self {
         let list = async |of: Workflow, api: &str, kind: &str| match workflows.contains(&of) {
             true => site.list(api, kind).await,
             false => Vec::new(),
         };
-        Sight {
+        Snapshot {
             vms: site.vms(),
             pool: site.pool_machines(),
             router_vms: site.inspect(|sim, now| sim.routers(now)),
