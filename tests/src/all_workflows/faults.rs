@@ -89,7 +89,7 @@ fn special(chance: &mut Chance, operation: &str) -> Trouble {
 }
 
 /// Events of machines and routers.
-pub(super) fn befall(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig, workflow: Workflow) {
+pub(super) fn inject(chance: &mut Chance, quiet_at: u64, cloud: &mut SimConfig, workflow: Workflow) {
     let until = Some(Millis(quiet_at));
     let mut event = |vm: &str, at: u64, does: Intervention| {
         cloud.events.push(WorldEvent {

@@ -2,7 +2,7 @@
 
 use polity_sim::{AccessKey, Between, IamRole, Millis, Principal, SimConfig};
 
-use super::faults::{befall, faults, outage};
+use super::faults::{faults, inject, outage};
 use super::setting::{ACCOUNT, SHIFTY, TRUSTED};
 use super::{orb, routers};
 use crate::simulation::scenario::{Rates, cloud, rates};
@@ -111,7 +111,7 @@ impl Scenario {
         pace(&mut chance, &mut cloud);
         for workflow in workflows {
             faults(&mut chance, quiet_at, &mut cloud, *workflow);
-            befall(&mut chance, quiet_at, &mut cloud, *workflow);
+            inject(&mut chance, quiet_at, &mut cloud, *workflow);
         }
         outage(&mut chance, quiet_at, &mut cloud);
         let mut deeds = crashes(&mut chance, quiet_at, hosts);

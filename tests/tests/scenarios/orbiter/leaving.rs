@@ -25,7 +25,7 @@ scenarios! {
 const THEN: u64 = 20 * 60;
 
 /// At that time this happens to the first worker's machine.
-fn befalls(what: &str) -> Value {
+fn event(what: &str) -> Value {
     json!({"events": [{"vm": "o-w-0", "at": format!("{THEN}s"), "does": what}]})
 }
 
@@ -40,7 +40,7 @@ async fn until_left(land: &Land, names: &[&str]) {
 }
 
 async fn a_machine_that_is_to_be_replaced_leaves_when_another_one_has_joined(on: &dyn Backend) {
-    let land = Land::running(on, befalls("retire"), json!({}), 2).await;
+    let land = Land::running(on, event("retire"), json!({}), 2).await;
     land.start_agent("o-w-2").await;
     land.until_second(THEN - 1).await;
     let done = land.passes().len();
@@ -69,7 +69,7 @@ async fn a_machine_that_is_to_be_replaced_leaves_when_another_one_has_joined(on:
 }
 
 async fn unless_the_binding_replaces_no_machines(on: &dyn Backend) {
-    let land = Land::running(on, befalls("retire"), json!({"replaceMachines": false}), 2).await;
+    let land = Land::running(on, event("retire"), json!({"replaceMachines": false}), 2).await;
     land.until_second(THEN).await;
     let done = land.passes().len();
     land.sleep(Duration::from_secs(600)).await;
@@ -89,7 +89,7 @@ async fn stuck_in_a_change(on: &dyn Backend, trouble: Value) -> Land {
 }
 
 async fn the_change_of_a_node_whose_machine_is_to_be_replaced_is_given_up(on: &dyn Backend) {
-    let land = stuck_in_a_change(on, befalls("retire")).await;
+    let land = stuck_in_a_change(on, event("retire")).await;
     land.until_second(THEN - 1).await;
     assert_eq!(land.kubelets().await, [NEW, OLD, OLD]);
     land.start_agent("o-w-2").await;
@@ -99,7 +99,7 @@ async fn the_change_of_a_node_whose_machine_is_to_be_replaced_is_given_up(on: &d
 }
 
 async fn the_change_of_a_node_that_is_gone_is_over(on: &dyn Backend) {
-    let land = stuck_in_a_change(on, befalls("vanish")).await;
+    let land = stuck_in_a_change(on, event("vanish")).await;
     land.until_second(THEN).await;
     let node = reference("v1", "Node", None, "o-w-0");
     land.site.delete(&node, None).await.expect("it is there");
@@ -110,7 +110,7 @@ async fn the_change_of_a_node_that_is_gone_is_over(on: &dyn Backend) {
 }
 
 async fn a_node_whose_machine_is_gone_may_not_change_any_more_before_another_one_may(on: &dyn Backend) {
-    let land = stuck_in_a_change(on, befalls("vanish")).await;
+    let land = stuck_in_a_change(on, event("vanish")).await;
     land.until_second(THEN - 1).await;
     let uid = land.node("o-w-0").await["metadata"]["uid"].clone();
     land.until_node("o-w-0", "it may not change any more", |node| {
@@ -185,7 +185,7 @@ async fn orb_33_an_orb_that_is_deleted_while_a_machine_may_have_been_added_waits
 /// The code takes the tail of a list of ids. Who leaves is: whoever is to be replaced, then the highest number; never
 /// the last control plane.
 async fn erratum_14_who_leaves_is_determined(on: &dyn Backend) {
-    let mut land = Land::running(on, befalls("retire"), json!({}), 3).await;
+    let mut land = Land::running(on, event("retire"), json!({}), 3).await;
     land.until_second(THEN - 30).await;
     // Orbiter hears of both at once.
     land.story

@@ -392,7 +392,7 @@ fn a_vm_may_never_boot_until_somebody_helps() {
 }
 
 /// A router to which this happens once it answers.
-fn befallen(does: Intervention) -> (Bench, Value) {
+fn router_after(does: Intervention) -> (Bench, Value) {
     let event = WorldEvent {
         vm: "r".to_owned(),
         at: Millis(0),
@@ -415,13 +415,13 @@ fn befallen(does: Intervention) -> (Bench, Value) {
 
 #[test]
 fn a_router_can_hang_be_turned_off_vanish_and_be_withdrawn() {
-    let (mut b, id) = befallen(Intervention::Hang);
+    let (mut b, id) = router_after(Intervention::Hang);
     assert_eq!(
         b.call("u", "router.alive", json!({"id": id})).unwrap(),
         json!({"alive": false})
     );
     assert_eq!(b.status(&id), "ACTIVE");
-    let (mut b, id) = befallen(Intervention::PowerOff);
+    let (mut b, id) = router_after(Intervention::PowerOff);
     assert_eq!(
         b.call("u", "router.alive", json!({"id": id})).unwrap(),
         json!({"alive": false})
@@ -434,12 +434,12 @@ fn a_router_can_hang_be_turned_off_vanish_and_be_withdrawn() {
         b.call("u", "router.alive", json!({"id": id})).unwrap(),
         json!({"alive": true})
     );
-    let (mut b, id) = befallen(Intervention::Vanish);
+    let (mut b, id) = router_after(Intervention::Vanish);
     assert_eq!(
         b.code("u", "router.get", json!({"name": "r", "id": id})),
         Code::NotFound
     );
-    let (mut b, id) = befallen(Intervention::Withdraw);
+    let (mut b, id) = router_after(Intervention::Withdraw);
     assert_eq!(
         b.code("u", "router.resource", json!({"name": "r"})),
         Code::NotFound

@@ -288,7 +288,7 @@ fn an_unfinished_scenario_waits_for_the_api_server_and_a_calm_one_does_not() {
 }
 
 #[test]
-fn what_befalls_a_node_does_nothing_to_a_vm_that_is_none() {
+fn an_event_of_a_node_does_nothing_to_a_vm_that_is_none() {
     let mut b = meeting([WorldEvent {
         vm: "m".to_owned(),
         after_power_on: None,
@@ -342,7 +342,7 @@ fn an_event_waits_for_its_machine() {
 }
 
 #[test]
-fn what_befalls_machines_is_written_as_people_write() {
+fn events_of_machines_are_written_as_people_write() {
     let config = json!({
         "machines": {"boot": {"min": "1s", "max": "2s"}, "nodeName": "ip-{number}", "grace": "50s", "tokens": "minted"},
         "apiServerDown": [{"from": "3m", "until": "5m"}],
