@@ -2,6 +2,7 @@
 //!
 //! One program, because many of them wait for servers: while they do, others compute. And it is linked once.
 
+mod all_workflows;
 mod bad_input;
 mod cases;
 mod chaos;
@@ -39,7 +40,6 @@ mod simulation;
 mod story;
 mod swap;
 mod telemetry;
-mod together;
 mod traces;
 mod vcenter;
 mod whole_host;

@@ -47,7 +47,7 @@ fn keeps_every_rule(seeds: u64, test: &str, options: Options<'_>) {
         match simulate(seed, options) {
             Ok(passes) => assert!(passes > 10, "seed {seed} does something: {passes} passes"),
             Err(broken) => panic!(
-                "seed {seed}: {broken}\nrun it alone: POLITY_SEED={seed} cargo test -p polity-tests --test all together::{test}"
+                "seed {seed}: {broken}\nrun it alone: POLITY_SEED={seed} cargo test -p polity-tests --test all all_workflows::{test}"
             ),
         }
     }
