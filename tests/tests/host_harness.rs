@@ -27,7 +27,7 @@ fn the_whole_host_makes_one_vm_for_each_machine_and_settles() {
         match runtime.block_on(seeds::run(seed)) {
             Ok(count) => passes += count,
             Err(broken) => panic!(
-                "seed {seed}: {broken}\nrun it alone: POLITY_SEED={seed} cargo test -p polity-tests --test all whole_host::"
+                "seed {seed}: {broken}\nrun it alone: POLITY_SEED={seed} cargo test -p polity-tests --test all host_harness::"
             ),
         }
     }
