@@ -3,8 +3,8 @@
 pub(crate) mod creation;
 pub(crate) mod deletion;
 mod draining;
+mod fixture;
 mod freeze;
-mod garden;
 mod health;
 mod refusals;
 

@@ -8,7 +8,7 @@ use polity_tests::host_harness::backend::Backend;
 use polity_tests::specified::mcm as specified;
 use serde_json::json;
 
-use super::garden::*;
+use super::fixture::*;
 use crate::scenarios::scenarios;
 
 scenarios! {

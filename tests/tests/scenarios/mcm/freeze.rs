@@ -10,7 +10,7 @@ use polity_tests::specified::mcm as specified;
 use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
-use super::garden::*;
+use super::fixture::*;
 use crate::scenarios::scenarios;
 
 scenarios! {

@@ -8,7 +8,7 @@ use polity_tests::specified::mcm as specified;
 use polity_tests::stand::{condition_of, reference};
 use serde_json::{Value, json};
 
-use super::garden::*;
+use super::fixture::*;
 use crate::scenarios::scenarios;
 
 scenarios! {
