@@ -1,11 +1,11 @@
 //! orbiter and orbiter-node-agent: (g) 1 to 16 of their specification, and what bad input gets.
 //!
-//! One host has the binding of the Orb and one for the agent of each node. What always holds the land watches: at most
+//! One host has the binding of the Orb and one for the agent of each node. What always holds the fixture watches: at most
 //! one node may be changed, is changed, or is cordoned for it.
 
 mod crashes;
 mod errata;
-mod land;
+mod fixture;
 mod leaving;
 pub(crate) mod refusals;
 mod scale;

@@ -16,7 +16,7 @@ use polity_tests::host_harness::story::Story;
 use polity_tests::host_harness::wire::Wire;
 use serde_json::{Value, json};
 
-use super::land::*;
+use super::fixture::*;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

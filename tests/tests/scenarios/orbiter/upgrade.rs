@@ -7,7 +7,7 @@ use polity_tests::simulation::scenario::Rates;
 use polity_tests::simulation::seed::Chance;
 use serde_json::json;
 
-use super::land::*;
+use super::fixture::*;
 use crate::scenarios::scenarios;
 
 scenarios! {
@@ -35,34 +35,38 @@ fn rollout(nodes: usize) -> Vec<&'static str> {
 }
 
 async fn scenario_07_a_patch_is_rolled_out_one_node_after_the_other(on: &dyn Backend) {
-    let land = Land::running(on, json!({}), json!({}), 2).await;
-    let (done, agents) = (land.passes().len(), land.agents());
-    land.version(NEW).await;
-    land.settles_again().await;
-    assert_eq!(land.told(done), rollout(3));
-    assert_eq!(land.kubelets().await, [NEW; 3]);
+    let fixture = Fixture::running(on, json!({}), json!({}), 2).await;
+    let (done, agents) = (fixture.passes().len(), fixture.agents());
+    fixture.version(NEW).await;
+    fixture.settles_again().await;
+    assert_eq!(fixture.told(done), rollout(3));
+    assert_eq!(fixture.kubelets().await, [NEW; 3]);
     // The first three were those of their preparation.
-    assert_eq!(land.begun("node.ensure")[3..], names(2));
+    assert_eq!(fixture.begun("node.ensure")[3..], names(2));
     for (node, upgrade) in [("o-cp-0", "apply"), ("o-w-0", "node"), ("o-w-1", "node")] {
-        assert_eq!(land.annotation(node, UPGRADE).await, upgrade, "{node}");
+        assert_eq!(fixture.annotation(node, UPGRADE).await, upgrade, "{node}");
     }
     for (node, before) in agents {
-        let took = land.agent_took(&node, before);
+        let took = fixture.agent_took(&node, before);
         assert!(took.ends_with("20 21a 21b 26 11 12"), "{node}: {took}");
-        assert_eq!(land.annotation(&node, ALLOWED).await, "false");
-        assert_eq!(land.machine(&node).reboots, 1, "to be prepared, and not for this");
+        assert_eq!(fixture.annotation(&node, ALLOWED).await, "false");
+        assert_eq!(
+            fixture.machine(&node).reboots,
+            1,
+            "to be prepared, and not for this"
+        );
     }
-    assert!(land.cordoned().await.is_empty());
+    assert!(fixture.cordoned().await.is_empty());
 }
 
 async fn scenario_08_two_minor_versions_are_two_rounds(on: &dyn Backend) {
-    let land = Land::running_at("1.28.3", on, json!({}), json!({}), 2).await;
-    let done = land.passes().len();
-    land.version(OLD).await;
-    let mut seen = vec![land.kubelets().await];
+    let fixture = Fixture::running_at("1.28.3", on, json!({}), json!({}), 2).await;
+    let done = fixture.passes().len();
+    fixture.version(OLD).await;
+    let mut seen = vec![fixture.kubelets().await];
     while seen.last() != Some(&vec![OLD.to_owned(); 3]) {
-        land.sleep(Duration::from_secs(1)).await;
-        let now = land.kubelets().await;
+        fixture.sleep(Duration::from_secs(1)).await;
+        let now = fixture.kubelets().await;
         if seen.last() != Some(&now) {
             seen.push(now);
         }
@@ -79,66 +83,73 @@ async fn scenario_08_two_minor_versions_are_two_rounds(on: &dyn Backend) {
             [OLD, OLD, OLD],
         ]
     );
-    land.settles_again().await;
+    fixture.settles_again().await;
     // The first node is due again as soon as the last one is done: none is found to be as it should be.
     let mut rounds = rollout(6);
     rounds[15] = "13 14 27 13 14 after 1 s";
-    assert_eq!(land.told(done)[..31], rounds);
+    assert_eq!(fixture.told(done)[..31], rounds);
 }
 
 async fn scenario_09_nothing_goes_back_to_an_earlier_minor_version(on: &dyn Backend) {
-    let land = Land::running(on, json!({}), json!({}), 2).await;
-    let done = land.passes().len();
-    land.version("1.29.15").await;
-    let orb = land.until_reason("DowngradeRefused").await;
+    let fixture = Fixture::running(on, json!({}), json!({}), 2).await;
+    let done = fixture.passes().len();
+    fixture.version("1.29.15").await;
+    let orb = fixture.until_reason("DowngradeRefused").await;
     assert_eq!(orb["status"]["phase"], "degraded");
-    land.sleep(Duration::from_secs(600)).await;
-    assert_eq!(land.told(done), ["Short"]);
-    assert!(land.acts_on_nodes(done).is_empty());
+    fixture.sleep(Duration::from_secs(600)).await;
+    assert_eq!(fixture.told(done), ["Short"]);
+    assert!(fixture.acts_on_nodes(done).is_empty());
     // A patch may go back.
-    land.version("1.30.1").await;
-    land.settles_again().await;
-    assert_eq!(land.kubelets().await, ["1.30.1"; 3]);
+    fixture.version("1.30.1").await;
+    fixture.settles_again().await;
+    assert_eq!(fixture.kubelets().await, ["1.30.1"; 3]);
 }
 
 async fn scenario_10_after_a_crash_behind_the_write_the_same_node_is_gone_on_with_and_not_drained_again(
     on: &dyn Backend,
 ) {
-    let mut land = Land::running(on, json!({}), json!({}), 2).await;
-    land.pod("web", "o-cp-0").await;
-    land.version(NEW).await;
-    land.crash_when_node("o-cp-0", |node| told_by(node, DESIRED) == NEW)
+    let mut fixture = Fixture::running(on, json!({}), json!({}), 2).await;
+    fixture.pod("web", "o-cp-0").await;
+    fixture.version(NEW).await;
+    fixture
+        .crash_when_node("o-cp-0", |node| told_by(node, DESIRED) == NEW)
         .await;
-    let orb = land.object().await;
+    let orb = fixture.object().await;
     assert_eq!(reason(&orb), "Draining", "the write was not published");
-    let done = land.passes().len();
-    land.until_node("o-cp-0", "it is done", |node| told_by(node, ALLOWED) == "false")
+    let done = fixture.passes().len();
+    fixture
+        .until_node("o-cp-0", "it is done", |node| told_by(node, ALLOWED) == "false")
         .await;
     assert_eq!(orb["status"]["changing"]["node"], "o-cp-0");
-    let told = land.told(done);
+    let told = fixture.told(done);
     assert_eq!(
         told[..2],
         ["16 17 24 after 30 s", "16 17 22 23 after 1 s"],
         "{told:?}"
     );
-    assert_eq!(land.acts_on_nodes(done), ["patch o-cp-0"], "the one that ends it");
-    land.settles_again().await;
-    assert_eq!(land.kubelets().await, [NEW; 3]);
+    assert_eq!(
+        fixture.acts_on_nodes(done),
+        ["patch o-cp-0"],
+        "the one that ends it"
+    );
+    fixture.settles_again().await;
+    assert_eq!(fixture.kubelets().await, [NEW; 3]);
 }
 
 async fn scenario_11_after_a_crash_behind_the_flag_the_drain_comes_next(on: &dyn Backend) {
-    let mut land = Land::running(on, json!({}), json!({}), 2).await;
-    land.pod("web", "o-cp-0").await;
-    land.version(NEW).await;
-    land.crash_when_node("o-cp-0", |node| told_by(node, ALLOWED) == "true")
+    let mut fixture = Fixture::running(on, json!({}), json!({}), 2).await;
+    fixture.pod("web", "o-cp-0").await;
+    fixture.version(NEW).await;
+    fixture
+        .crash_when_node("o-cp-0", |node| told_by(node, ALLOWED) == "true")
         .await;
-    let (done, orb) = (land.passes().len(), land.object().await);
+    let (done, orb) = (fixture.passes().len(), fixture.object().await);
     let said = orb["status"]["conditions"][0]["message"]
         .as_str()
         .unwrap_or_default();
     assert_eq!(said, "node o-cp-0 is changed next", "the flag was not published");
-    land.settles_again().await;
-    let told = land.told(done);
+    fixture.settles_again().await;
+    let told = fixture.told(done);
     assert_eq!(
         told[..4],
         [
@@ -148,32 +159,34 @@ async fn scenario_11_after_a_crash_behind_the_flag_the_drain_comes_next(on: &dyn
             "16 17 22 23 after 1 s"
         ]
     );
-    assert_eq!(land.acts_on_nodes(done)[..2], ["patch o-cp-0", "evict web"]);
-    assert_eq!(land.kubelets().await, [NEW; 3]);
+    assert_eq!(fixture.acts_on_nodes(done)[..2], ["patch o-cp-0", "evict web"]);
+    assert_eq!(fixture.kubelets().await, [NEW; 3]);
 }
 
 async fn scenario_12_an_agent_that_crashes_while_it_installs_is_waited_for(on: &dyn Backend) {
-    let land = Land::running(on, json!({}), json!({}), 2).await;
-    land.version(NEW).await;
-    let installs = |land: &Land| land.begun("node.ensure").len() == 5;
-    land.until("the second node installs", |_| installs(&land)).await;
-    land.kill_agent("o-w-0").await;
-    let done = land.passes().len();
-    land.sleep(Duration::from_secs(600)).await;
-    assert_eq!(land.annotation("o-w-0", READY).await, "false");
-    assert_eq!(land.annotation("o-w-0", CURRENT).await, OLD);
-    assert_eq!(land.told(done), ["16 17 24 after 30 s"]);
-    assert_eq!(reason(&land.object().await), "WaitingForNodeAgent");
-    assert_eq!(land.kubelets().await, [NEW, OLD, OLD]);
+    let fixture = Fixture::running(on, json!({}), json!({}), 2).await;
+    fixture.version(NEW).await;
+    let installs = |fixture: &Fixture| fixture.begun("node.ensure").len() == 5;
+    fixture
+        .until("the second node installs", |_| installs(&fixture))
+        .await;
+    fixture.kill_agent("o-w-0").await;
+    let done = fixture.passes().len();
+    fixture.sleep(Duration::from_secs(600)).await;
+    assert_eq!(fixture.annotation("o-w-0", READY).await, "false");
+    assert_eq!(fixture.annotation("o-w-0", CURRENT).await, OLD);
+    assert_eq!(fixture.told(done), ["16 17 24 after 30 s"]);
+    assert_eq!(reason(&fixture.object().await), "WaitingForNodeAgent");
+    assert_eq!(fixture.kubelets().await, [NEW, OLD, OLD]);
 
-    let before = land.agent_passes("o-w-0");
-    land.start_agent("o-w-0").await;
-    land.settles_again().await;
-    let took = land.agent_took("o-w-0", before);
+    let before = fixture.agent_passes("o-w-0");
+    fixture.start_agent("o-w-0").await;
+    fixture.settles_again().await;
+    let took = fixture.agent_took("o-w-0", before);
     assert!(took.starts_with("21b 26"), "{took}");
     // What the machine had begun was not begun again.
-    assert_eq!(land.begun("node.ensure")[3..], names(2));
-    assert_eq!(land.kubelets().await, [NEW; 3]);
+    assert_eq!(fixture.begun("node.ensure")[3..], names(2));
+    assert_eq!(fixture.kubelets().await, [NEW; 3]);
 }
 
 async fn scenario_13_a_reboot_is_waited_for(on: &dyn Backend) {
@@ -181,19 +194,19 @@ async fn scenario_13_a_reboot_is_waited_for(on: &dyn Backend) {
         "packages": {"rebootFor": ["kubelet"]},
         "machines": {"boot": {"min": "90s", "max": "90s"}},
     });
-    let land = Land::running(on, trouble, json!({}), 2).await;
-    let (done, agents) = (land.passes().len(), land.agents());
-    land.version(NEW).await;
-    land.until_reason("NodeNotReady").await;
-    let orb = land.object().await;
+    let fixture = Fixture::running(on, trouble, json!({}), 2).await;
+    let (done, agents) = (fixture.passes().len(), fixture.agents());
+    fixture.version(NEW).await;
+    fixture.until_reason("NodeNotReady").await;
+    let orb = fixture.object().await;
     assert_eq!(orb["status"]["machines"]["o-cp-0"]["rebooting"], true);
-    land.settles_again().await;
-    assert_eq!(land.told(done), rollout(3));
+    fixture.settles_again().await;
+    assert_eq!(fixture.told(done), rollout(3));
     for (node, before) in agents {
-        let took = land.agent_took(&node, before);
+        let took = fixture.agent_took(&node, before);
         assert!(took.ends_with("20 21a 21b 25 32 26 11 12"), "{node}: {took}");
         assert_eq!(
-            land.machine(&node).reboots,
+            fixture.machine(&node).reboots,
             2,
             "one to be prepared, one for the change"
         );
@@ -201,16 +214,17 @@ async fn scenario_13_a_reboot_is_waited_for(on: &dyn Backend) {
 }
 
 async fn scenario_14_another_version_in_the_middle_goes_to_the_same_node_first(on: &dyn Backend) {
-    let land = Land::running(on, json!({}), json!({}), 2).await;
-    land.version(NEW).await;
-    land.until("the second node installs", |_| {
-        land.begun("node.ensure").len() == 5
-    })
-    .await;
-    let done = land.passes().len();
-    land.version("1.30.5").await;
-    land.settles_again().await;
-    let told = land.told(done);
+    let fixture = Fixture::running(on, json!({}), json!({}), 2).await;
+    fixture.version(NEW).await;
+    fixture
+        .until("the second node installs", |_| {
+            fixture.begun("node.ensure").len() == 5
+        })
+        .await;
+    let done = fixture.passes().len();
+    fixture.version("1.30.5").await;
+    fixture.settles_again().await;
+    let told = fixture.told(done);
     assert_eq!(
         told[..4],
         [
@@ -221,82 +235,85 @@ async fn scenario_14_another_version_in_the_middle_goes_to_the_same_node_first(o
         ]
     );
     assert_eq!(
-        land.acts_on_nodes(done)[..2],
+        fixture.acts_on_nodes(done)[..2],
         ["patch o-w-0", "patch o-w-0"],
         "cordoned it was already"
     );
-    assert_eq!(land.kubelets().await, ["1.30.5"; 3]);
+    assert_eq!(fixture.kubelets().await, ["1.30.5"; 3]);
     // The last node never saw the version in between, and the first one came last.
-    let begun = land.begun("node.ensure");
+    let begun = fixture.begun("node.ensure");
     assert_eq!(begun[3..], ["o-cp-0", "o-w-0", "o-w-0", "o-cp-0", "o-w-1"]);
 }
 
 async fn orb_35_the_only_node_is_cordoned_and_not_drained(on: &dyn Backend) {
-    let land = Land::running(on, json!({}), json!({}), 0).await;
-    let done = land.passes().len();
-    land.pod("web", "o-cp-0").await;
-    land.version(NEW).await;
-    land.settles_again().await;
-    let told = land.told(done);
+    let fixture = Fixture::running(on, json!({}), json!({}), 0).await;
+    let done = fixture.passes().len();
+    fixture.pod("web", "o-cp-0").await;
+    fixture.version(NEW).await;
+    fixture.settles_again().await;
+    let told = fixture.told(done);
     assert!(told.contains(&"16 17 35 19 after 30 s".to_owned()), "{told:?}");
-    assert!(land.has_pod("web").await);
+    assert!(fixture.has_pod("web").await);
     assert_eq!(
-        (land.kubelets().await, land.cordoned().await.len()),
+        (fixture.kubelets().await, fixture.cordoned().await.len()),
         (vec![NEW.to_owned()], 0)
     );
 }
 
 async fn orb_36_a_control_plane_that_is_not_to_be_drained_is_changed_as_it_is(on: &dyn Backend) {
-    let land = Land::running(on, json!({}), json!({"drainControlPlane": false}), 1).await;
-    let done = land.passes().len();
-    land.pod("web", "o-cp-0").await;
-    land.version(NEW).await;
-    land.settles_again().await;
-    let told = land.told(done);
+    let fixture = Fixture::running(on, json!({}), json!({"drainControlPlane": false}), 1).await;
+    let done = fixture.passes().len();
+    fixture.pod("web", "o-cp-0").await;
+    fixture.version(NEW).await;
+    fixture.settles_again().await;
+    let told = fixture.told(done);
     assert!(told.contains(&"16 17 36 19 after 30 s".to_owned()), "{told:?}");
-    assert!(land.has_pod("web").await);
-    assert_eq!(land.kubelets().await, [NEW; 2]);
+    assert!(fixture.has_pod("web").await);
+    assert_eq!(fixture.kubelets().await, [NEW; 2]);
 }
 
 async fn orb_37_the_nodes_of_a_pool_that_is_not_updated_stay_as_they_are(on: &dyn Backend) {
-    let land = Land::running(on, json!({}), json!({}), 1).await;
-    let done = land.passes().len();
+    let fixture = Fixture::running(on, json!({}), json!({}), 1).await;
+    let done = fixture.passes().len();
     let workers = json!([{"provider": "static", "pool": "w", "nodes": 1, "updatesDisabled": true}]);
-    land.edit(json!({"spec": {"versions": {"kubernetes": NEW}, "workers": workers}}))
+    fixture
+        .edit(json!({"spec": {"versions": {"kubernetes": NEW}, "workers": workers}}))
         .await;
-    land.settles_again().await;
-    let told = land.told(done);
+    fixture.settles_again().await;
+    let told = fixture.told(done);
     assert!(told.iter().any(|pass| pass.contains("37")), "{told:?}");
-    assert_eq!(land.kubelets().await, [NEW, OLD]);
+    assert_eq!(fixture.kubelets().await, [NEW, OLD]);
 }
 
 async fn scenario_15_while_the_api_server_is_away_nothing_is_removed(on: &dyn Backend) {
     let down = json!([{"from": "20m", "until": "30m"}]);
-    let land = Land::running(on, json!({"apiServerDown": down}), json!({}), 2).await;
-    land.until_second(20 * 60 - 20).await;
-    land.version(NEW).await;
-    land.until_node("o-cp-0", "it may change", |node| told_by(node, ALLOWED) == "true")
+    let fixture = Fixture::running(on, json!({"apiServerDown": down}), json!({}), 2).await;
+    fixture.until_second(20 * 60 - 20).await;
+    fixture.version(NEW).await;
+    fixture
+        .until_node("o-cp-0", "it may change", |node| told_by(node, ALLOWED) == "true")
         .await;
     // Somebody has wanted one worker less, and then nobody can reach the API server, or hears of any node.
-    land.workers(1).await;
-    land.until_second(20 * 60).await;
+    fixture.workers(1).await;
+    fixture.until_second(20 * 60).await;
     let refuses = Rates {
         refused: 1_000,
         ..NO_TROUBLE
     };
-    land.host.wire.troubled(Some((refuses, Chance::new(1, 1))));
-    let before = land.passes().len();
-    land.until_second(25 * 60).await;
-    assert!(land.acts_on_nodes(before).is_empty());
+    fixture.host.wire.troubled(Some((refuses, Chance::new(1, 1))));
+    let before = fixture.passes().len();
+    fixture.until_second(25 * 60).await;
+    assert!(fixture.acts_on_nodes(before).is_empty());
     // It can be reached again before any kubelet has reached it: no node is ready, and none is missing.
-    land.host.wire.troubled(None);
-    land.until_second(29 * 60).await;
-    assert_eq!(reason(&land.object().await), "NodeNotReady");
-    assert_eq!(land.machines().len(), 3);
-    assert!(land.begun("pool.remove-machine").is_empty());
-    land.until("one worker is left", |_| land.machines().len() == 2)
+    fixture.host.wire.troubled(None);
+    fixture.until_second(29 * 60).await;
+    assert_eq!(reason(&fixture.object().await), "NodeNotReady");
+    assert_eq!(fixture.machines().len(), 3);
+    assert!(fixture.begun("pool.remove-machine").is_empty());
+    fixture
+        .until("one worker is left", |_| fixture.machines().len() == 2)
         .await;
-    land.kill_agent("o-w-1").await;
-    land.settles_again().await;
-    assert_eq!(land.kubelets().await, [NEW; 2]);
+    fixture.kill_agent("o-w-1").await;
+    fixture.settles_again().await;
+    assert_eq!(fixture.kubelets().await, [NEW; 2]);
 }

@@ -63,12 +63,12 @@ pub(crate) const NO_TROUBLE: Rates = Rates {
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The story of an Orb, and what it broke.
-pub(crate) struct Land {
+pub(crate) struct Fixture {
     pub(crate) story: Story,
     broken: Arc<Mutex<BTreeSet<String>>>,
 }
 
-impl Deref for Land {
+impl Deref for Fixture {
     type Target = Story;
 
     fn deref(&self) -> &Story {
@@ -76,7 +76,7 @@ impl Deref for Land {
     }
 }
 
-impl Drop for Land {
+impl Drop for Fixture {
     /// Whatever a scenario is about, this held at every look.
     fn drop(&mut self) {
         let broken = self.broken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +132,7 @@ pub(crate) fn names(workers: i32) -> Vec<String> {
     std::iter::once("o-cp-0".to_owned()).chain(workers).collect()
 }
 
-impl Land {
+impl Fixture {
     /// A host, kubelets, and agents for a control plane and so many workers; no Orb yet.
     pub(crate) async fn begin(on: &dyn Backend, trouble: Value, configuration: Value, workers: i32) -> Self {
         let orbs = orbiter::orbs(configuration, retry());
@@ -141,7 +141,7 @@ impl Land {
         let story = Story::begin(on, cloud(&trouble), bindings, &orb(workers, OLD)).await;
         let broken = watch(story.site.cluster.clone(), story.site.clouds.clone());
         story.site.play_kubelets();
-        Land { story, broken }
+        Fixture { story, broken }
     }
 
     /// The same, in which the Orb is as it should be.
@@ -151,7 +151,7 @@ impl Land {
         configuration: Value,
         workers: i32,
     ) -> Self {
-        Land::running_at(OLD, on, trouble, configuration, workers).await
+        Fixture::running_at(OLD, on, trouble, configuration, workers).await
     }
 
     /// The same, with this version of Kubernetes.
@@ -162,10 +162,10 @@ impl Land {
         configuration: Value,
         workers: i32,
     ) -> Self {
-        let land = Land::begin(on, trouble, configuration, workers).await;
-        land.create(&orb(workers, kubernetes)).await;
-        land.until_fine().await;
-        land
+        let fixture = Fixture::begin(on, trouble, configuration, workers).await;
+        fixture.create(&orb(workers, kubernetes)).await;
+        fixture.until_fine().await;
+        fixture
     }
 
     /// What was broken so far was the story's own doing.
@@ -520,13 +520,13 @@ fn touched(nodes: &[Value], clouds: &Clouds) -> Option<String> {
 #[should_panic(expected = "more than one node is touched")]
 fn a_second_node_that_may_be_changed_is_noticed() {
     let scenario = async |on: &dyn Backend| {
-        let land = Land::running(on, json!({}), json!({}), 1).await;
+        let fixture = Fixture::running(on, json!({}), json!({}), 1).await;
         // Orbiter would take it back.
-        land.host.kill();
+        fixture.host.kill();
         for node in names(1) {
-            land.annotate(&node, json!({ALLOWED: "true"})).await;
+            fixture.annotate(&node, json!({ALLOWED: "true"})).await;
         }
-        land.sleep(2 * LOOK_EVERY).await;
+        fixture.sleep(2 * LOOK_EVERY).await;
     };
     crate::scenarios::on_a_paused_runtime(scenario, None);
 }
