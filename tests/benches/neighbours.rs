@@ -13,8 +13,8 @@ use polity_core::binding::PolicyId;
 use polity_core::record::{Outcome, PassRecord};
 use polity_sandbox::{Compiler, Confined, Policy, Sandbox, SandboxConfig};
 use polity_tests::guests;
+use polity_tests::host_fixture::{thing, things};
 use polity_tests::host_harness::Site;
-use polity_tests::stand::{thing, things};
 use serde_json::{Value, json};
 
 /// The threads that call policies.

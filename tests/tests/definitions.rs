@@ -6,7 +6,7 @@ use polity::install::Target;
 use polity::manifests::Manifests;
 use polity_core::contract::ObjectRef;
 use polity_tests::guests;
-use polity_tests::stand::{Stand, condition_of, machine, machines, reference};
+use polity_tests::host_fixture::{HostFixture, condition_of, machine, machines, reference};
 use serde_json::{Value, json};
 
 const CLUSTER: Target = Target::Cluster { replace_crds: false };
@@ -56,8 +56,8 @@ fn manifests(bindings: Vec<Value>, objects: Vec<Value>) -> Manifests {
 }
 
 /// The fields that the definition of a kind knows.
-async fn fields(stand: &Stand, name: &str) -> Vec<String> {
-    let standing = stand.get(&crd(name)).await;
+async fn fields(fixture: &HostFixture, name: &str) -> Vec<String> {
+    let standing = fixture.get(&crd(name)).await;
     let properties = standing.pointer("/spec/versions/0/schema/openAPIV3Schema/properties");
     let properties = properties.and_then(Value::as_object);
     properties
@@ -67,11 +67,11 @@ async fn fields(stand: &Stand, name: &str) -> Vec<String> {
         .collect()
 }
 
-async fn until_condition(stand: &Stand, name: &str, kind: &str) -> Option<Value> {
+async fn until_condition(fixture: &HostFixture, name: &str, kind: &str) -> Option<Value> {
     let at = reference("polity.dev/v1alpha1", "PolicyBinding", None, name);
-    stand
+    fixture
         .until("the status of the binding", async || {
-            let binding = stand.get(&at).await;
+            let binding = fixture.get(&at).await;
             condition_of(&binding, "Loaded")?;
             Some(condition_of(&binding, kind).cloned())
         })
@@ -142,19 +142,19 @@ async fn what_no_manifest_may_carry_keeps_its_policy_from_loading_and_the_others
             "versions",
         ),
     ];
-    let stand = Stand::with(vec![machines()]).await;
-    let before = stand.get(&crd("policybindings.polity.dev")).await;
+    let fixture = HostFixture::with(vec![machines()]).await;
+    let before = fixture.get(&crd("policybindings.polity.dev")).await;
     let mut bindings = Vec::new();
     for (number, (crd, _)) in refused.iter().enumerate() {
         let file = format!("{number}.wasm");
-        stand.put(&file, &guests::hostile_manifest(crd));
+        fixture.put(&file, &guests::hostile_manifest(crd));
         bindings.push(binding(&format!("refused-{number}"), &file));
     }
     let gadget = json!({
         "apiVersion": "team-a.example/v1", "kind": "Gadget", "metadata": {"name": "one", "namespace": "default"},
     });
     let given = manifests(bindings, vec![gadget, machine("default", "vm")]);
-    let said = stand
+    let said = fixture
         .site
         .try_apply(&given, Target::Standalone)
         .await
@@ -162,16 +162,16 @@ async fn what_no_manifest_may_carry_keeps_its_policy_from_loading_and_the_others
     // Each policy that is not loaded, and the object that nobody serves now.
     assert_eq!(said.len(), refused.len() + 1, "{said:#?}");
     for (number, (_, words)) in refused.iter().enumerate() {
-        stand
+        fixture
             .until_said(&format!("refused-{number}"), "Loaded", "False", words)
             .await;
     }
-    stand.until_machines_run().await;
-    let after = stand.get(&crd("policybindings.polity.dev")).await;
+    fixture.until_machines_run().await;
+    let after = fixture.get(&crd("policybindings.polity.dev")).await;
     assert_eq!(before["spec"], after["spec"]);
-    assert!(stand.get(&crd("gadgets.team-a.example")).await.is_null());
+    assert!(fixture.get(&crd("gadgets.team-a.example")).await.is_null());
     let roles = reference("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", None, "all");
-    assert!(stand.site.get(&roles).await.is_none_or(|role| role.is_null()));
+    assert!(fixture.site.get(&roles).await.is_none_or(|role| role.is_null()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,21 +180,24 @@ async fn of_a_manifest_only_what_its_binding_names_is_installed() {
     let kinds = ["Gadget", "Asked", "Listed", "Unknown"];
     let items: Vec<Value> = kinds.iter().map(|kind| other(kind)).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-    let stand = Stand::with(Vec::new()).await;
-    stand.put("gadgets.wasm", &guests::hostile_manifest(&list));
+    let fixture = HostFixture::with(Vec::new()).await;
+    fixture.put("gadgets.wasm", &guests::hostile_manifest(&list));
     let mut one = binding("gadgets", "gadgets.wasm");
     one["spec"]["grants"] = json!([{"ask": {"apiVersion": "team-a.example/v1", "kind": "Asked"}}]);
     one["spec"]["crds"] = json!([{"group": "team-a.example", "kind": "Listed"}]);
-    stand.site.apply(&manifests(vec![one.clone()], Vec::new())).await;
+    fixture
+        .site
+        .apply(&manifests(vec![one.clone()], Vec::new()))
+        .await;
     for kind in ["gadget", "asked", "listed"] {
-        let standing = stand.get(&crd(&format!("{kind}s.team-a.example"))).await;
+        let standing = fixture.get(&crd(&format!("{kind}s.team-a.example"))).await;
         assert_eq!(
             standing["metadata"]["annotations"],
             json!({crds::BINDING: "gadgets"})
         );
     }
-    assert!(stand.get(&crd("unknowns.team-a.example")).await.is_null());
-    let message = stand
+    assert!(fixture.get(&crd("unknowns.team-a.example")).await.is_null());
+    let message = fixture
         .until_said(
             "gadgets",
             "CustomResourceDefinitions",
@@ -207,11 +210,11 @@ async fn of_a_manifest_only_what_its_binding_names_is_installed() {
     // Once it is named, nothing is said any more.
     let crds = one["spec"]["crds"].as_array_mut().expect("a list");
     crds.push(json!({"group": "team-a.example", "kind": "Unknown"}));
-    stand.site.apply(&manifests(vec![one], Vec::new())).await;
-    assert!(!stand.get(&crd("unknowns.team-a.example")).await.is_null());
-    stand
+    fixture.site.apply(&manifests(vec![one], Vec::new())).await;
+    assert!(!fixture.get(&crd("unknowns.team-a.example")).await.is_null());
+    fixture
         .until("the condition is gone", async || {
-            let said = until_condition(&stand, "gadgets", "CustomResourceDefinitions").await;
+            let said = until_condition(&fixture, "gadgets", "CustomResourceDefinitions").await;
             said.is_none().then_some(())
         })
         .await;
@@ -219,7 +222,7 @@ async fn of_a_manifest_only_what_its_binding_names_is_installed() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_s_definition_is_replaced_by_another_binding_s_policy() {
-    let stand = Stand::with(vec![machines()]).await;
+    let fixture = HostFixture::with(vec![machines()]).await;
     let widgets = |field: &str| definition("team-b.example", "Widget", &json!({field: {"type": "string"}}));
     let sneaky = json!({"apiVersion": "v1", "kind": "List", "items": [
         gadgets("size"),
@@ -232,8 +235,8 @@ async fn nobody_s_definition_is_replaced_by_another_binding_s_policy() {
     second["spec"]["names"]["plural"] = json!("zmachines");
     second["spec"]["versions"][0]["name"] = json!("v1alpha1");
     let sneaky = json!({"apiVersion": "v1", "kind": "List", "items": [sneaky["items"][0], sneaky["items"][1], second]});
-    stand.put("sneaky.wasm", &guests::hostile_manifest(&sneaky));
-    stand.put("honest.wasm", &guests::hostile_manifest(&widgets("honest")));
+    fixture.put("sneaky.wasm", &guests::hostile_manifest(&sneaky));
+    fixture.put("honest.wasm", &guests::hostile_manifest(&widgets("honest")));
     let mut thief = binding("a-thief", "sneaky.wasm");
     thief["spec"]["grants"] = json!([
         {"ask": {"apiVersion": "team-b.example/v1", "kind": "Widget"}},
@@ -243,7 +246,7 @@ async fn nobody_s_definition_is_replaced_by_another_binding_s_policy() {
     owner["spec"]["governs"] = json!({"apiVersion": "team-b.example/v1", "kind": "Widget"});
     // It comes first, and is granted something of the kind: who governs it defines it all the same.
     let given = manifests(vec![thief, owner], vec![machine("default", "vm")]);
-    let warned = stand
+    let warned = fixture
         .site
         .try_apply(&given, Target::Standalone)
         .await
@@ -255,9 +258,9 @@ async fn nobody_s_definition_is_replaced_by_another_binding_s_policy() {
             .all(|warned| warned.starts_with("binding a-thief: ")),
         "{warned:?}"
     );
-    assert_eq!(fields(&stand, "widgets.team-b.example").await, ["honest"]);
-    assert!(stand.get(&crd("zmachines.capv.polity.dev")).await.is_null());
-    let said = stand
+    assert_eq!(fields(&fixture, "widgets.team-b.example").await, ["honest"]);
+    assert!(fixture.get(&crd("zmachines.capv.polity.dev")).await.is_null());
+    let said = fixture
         .until_said(
             "a-thief",
             "CustomResourceDefinitions",
@@ -266,25 +269,25 @@ async fn nobody_s_definition_is_replaced_by_another_binding_s_policy() {
         )
         .await;
     assert!(said.contains("Machine is served already"), "{said}");
-    let of_owner = until_condition(&stand, "owner", "CustomResourceDefinitions").await;
+    let of_owner = until_condition(&fixture, "owner", "CustomResourceDefinitions").await;
     assert_eq!(of_owner, None);
-    stand.until_machines_run().await;
+    fixture.until_machines_run().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_person_defined_stays_until_they_hand_it_over() {
-    let stand = Stand::with(Vec::new()).await;
-    stand.apply(&gadgets("mine")).await;
-    stand.put("gadgets.wasm", &guests::hostile_manifest(&gadgets("theirs")));
+    let fixture = HostFixture::with(Vec::new()).await;
+    fixture.apply(&gadgets("mine")).await;
+    fixture.put("gadgets.wasm", &guests::hostile_manifest(&gadgets("theirs")));
     let one = || manifests(vec![binding("gadgets", "gadgets.wasm")], Vec::new());
-    let warned = stand
+    let warned = fixture
         .site
         .try_apply(&one(), Target::Standalone)
         .await
         .expect("it goes on");
     assert!(warned[0].contains("did not install"), "{warned:?}");
-    assert_eq!(fields(&stand, "gadgets.team-a.example").await, ["mine"]);
-    stand
+    assert_eq!(fields(&fixture, "gadgets.team-a.example").await, ["mine"]);
+    fixture
         .until_said(
             "gadgets",
             "CustomResourceDefinitions",
@@ -295,31 +298,31 @@ async fn what_a_person_defined_stays_until_they_hand_it_over() {
 
     let mut handed_over = gadgets("mine");
     handed_over["metadata"]["annotations"] = json!({crds::BINDING: "gadgets"});
-    stand.apply(&handed_over).await;
-    stand.site.apply(&one()).await;
-    assert_eq!(fields(&stand, "gadgets.team-a.example").await, ["theirs"]);
+    fixture.apply(&handed_over).await;
+    fixture.site.apply(&one()).await;
+    assert_eq!(fields(&fixture, "gadgets.team-a.example").await, ["theirs"]);
 
     // Given as a file it is the person's again.
     let both = manifests(vec![binding("gadgets", "gadgets.wasm")], vec![gadgets("mine")]);
-    let warned = stand
+    let warned = fixture
         .site
         .try_apply(&both, Target::Standalone)
         .await
         .expect("it goes on");
     assert_eq!(warned.len(), 1, "{warned:?}");
-    assert_eq!(fields(&stand, "gadgets.team-a.example").await, ["mine"]);
-    let standing = stand.get(&crd("gadgets.team-a.example")).await;
+    assert_eq!(fields(&fixture, "gadgets.team-a.example").await, ["mine"]);
+    let standing = fixture.get(&crd("gadgets.team-a.example")).await;
     assert_eq!(standing["metadata"]["annotations"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_binding_s_own_definition_is_kept_up_to_date() {
-    let stand = Stand::with(Vec::new()).await;
+    let fixture = HostFixture::with(Vec::new()).await;
     let one = || manifests(vec![binding("gadgets", "gadgets.wasm")], Vec::new());
     for field in ["first", "second"] {
-        stand.put("gadgets.wasm", &guests::hostile_manifest(&gadgets(field)));
-        stand.site.apply(&one()).await;
-        assert_eq!(fields(&stand, "gadgets.team-a.example").await, [field]);
+        fixture.put("gadgets.wasm", &guests::hostile_manifest(&gadgets(field)));
+        fixture.site.apply(&one()).await;
+        assert_eq!(fields(&fixture, "gadgets.team-a.example").await, [field]);
     }
 }
 
@@ -327,8 +330,8 @@ async fn a_binding_s_own_definition_is_kept_up_to_date() {
 async fn a_definition_that_the_server_refuses_is_its_binding_s_problem() {
     let mut broken = gadgets("size");
     broken["spec"]["versions"][0]["storage"] = json!(false);
-    let stand = Stand::with(vec![machines()]).await;
-    stand.put("broken.wasm", &guests::hostile_manifest(&broken));
+    let fixture = HostFixture::with(vec![machines()]).await;
+    fixture.put("broken.wasm", &guests::hostile_manifest(&broken));
     let gadget = json!({
         "apiVersion": "team-a.example/v1", "kind": "Gadget", "metadata": {"name": "one", "namespace": "default"},
     });
@@ -336,58 +339,58 @@ async fn a_definition_that_the_server_refuses_is_its_binding_s_problem() {
         vec![binding("gadgets", "broken.wasm")],
         vec![gadget, machine("default", "vm")],
     );
-    let said = stand
+    let said = fixture
         .site
         .try_apply(&given, Target::Standalone)
         .await
         .expect("it goes on");
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[1].contains("cannot apply Gadget one"), "{said:?}");
-    stand
+    fixture
         .until_said("gadgets", "CustomResourceDefinitions", "False", "storage version")
         .await;
-    stand.until_machines_run().await;
+    fixture.until_machines_run().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_a_cluster_a_definition_that_stands_is_left_alone_unless_somebody_says_otherwise() {
-    let stand = Stand::with(Vec::new()).await;
+    let fixture = HostFixture::with(Vec::new()).await;
     let selectable = |definition: &Value| definition["spec"]["versions"][0]["selectableFields"].clone();
     let mut mine = gadgets("size");
     mine["spec"]["versions"][0]["selectableFields"] = json!([{"jsonPath": ".size"}]);
-    stand.apply(&mine).await;
-    stand.put("gadgets.wasm", &guests::hostile_manifest(&gadgets("size")));
+    fixture.apply(&mine).await;
+    fixture.put("gadgets.wasm", &guests::hostile_manifest(&gadgets("size")));
     // What stands says all that is wanted, and more.
     let given = manifests(vec![binding("gadgets", "gadgets.wasm")], vec![gadgets("size")]);
-    assert_eq!(stand.site.try_apply(&given, CLUSTER).await, Ok(Vec::new()));
-    let standing = stand.get(&crd("gadgets.team-a.example")).await;
+    assert_eq!(fixture.site.try_apply(&given, CLUSTER).await, Ok(Vec::new()));
+    let standing = fixture.get(&crd("gadgets.team-a.example")).await;
     assert_eq!(selectable(&standing), selectable(&mine));
 
     let other = manifests(Vec::new(), vec![gadgets("weight")]);
-    let said = stand.site.try_apply(&other, CLUSTER).await.expect("it goes on");
+    let said = fixture.site.try_apply(&other, CLUSTER).await.expect("it goes on");
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("--replace-crds"), "{said:?}");
-    assert_eq!(fields(&stand, "gadgets.team-a.example").await, ["size"]);
-    assert_eq!(stand.site.try_apply(&other, REPLACING).await, Ok(Vec::new()));
-    assert_eq!(fields(&stand, "gadgets.team-a.example").await, ["weight"]);
+    assert_eq!(fields(&fixture, "gadgets.team-a.example").await, ["size"]);
+    assert_eq!(fixture.site.try_apply(&other, REPLACING).await, Ok(Vec::new()));
+    assert_eq!(fields(&fixture, "gadgets.team-a.example").await, ["weight"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_a_cluster_a_binding_s_own_definition_waits_for_somebody_to_say_so_too() {
-    let stand = Stand::with(Vec::new()).await;
+    let fixture = HostFixture::with(Vec::new()).await;
     let one = || manifests(vec![binding("gadgets", "gadgets.wasm")], Vec::new());
     for (field, target, stands, warnings) in [
         ("first", CLUSTER, "first", 0),
         ("second", CLUSTER, "first", 1),
         ("second", REPLACING, "second", 0),
     ] {
-        stand.put("gadgets.wasm", &guests::hostile_manifest(&gadgets(field)));
-        let warned = stand.site.try_apply(&one(), target).await.expect("it goes on");
+        fixture.put("gadgets.wasm", &guests::hostile_manifest(&gadgets(field)));
+        let warned = fixture.site.try_apply(&one(), target).await.expect("it goes on");
         assert_eq!(warned.len(), warnings, "{warned:?}");
         assert!(
             warned.iter().all(|warned| warned.contains("--replace-crds")),
             "{warned:?}"
         );
-        assert_eq!(fields(&stand, "gadgets.team-a.example").await, [stands]);
+        assert_eq!(fields(&fixture, "gadgets.team-a.example").await, [stands]);
     }
 }

@@ -19,9 +19,9 @@ use polity_core::call::Write as CoreWrite;
 use polity_core::contract::{ObjectQuery, ObjectRef, Question};
 use polity_core::record::PassRecord;
 use polity_tests::guests;
+use polity_tests::host_fixture::{HostFixture, condition_of, reference};
 use polity_tests::passes::edges_of;
 use polity_tests::skip::Skip;
-use polity_tests::stand::{Stand, condition_of, reference};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -592,14 +592,14 @@ async fn there_is_one_agent_on_a_machine() {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_of_a_cluster_does_not_govern_the_machine_that_it_runs_on() {
-    let stand = Stand::with(Vec::new()).await;
+    let fixture = HostFixture::with(Vec::new()).await;
     let policy = fs::read(guests::folder().join("orbiter_node_agent.wasm")).expect("it is built");
-    stand.put("orbiter_node_agent.wasm", &policy);
+    fixture.put("orbiter_node_agent.wasm", &policy);
     let binding = BINDING.replace("${NODE}", NODE).replace("${REBOOT}", "true");
     let binding: Value = serde_yaml_ng::from_str(&binding).expect("YAML");
-    stand.apply(&binding).await;
+    fixture.apply(&binding).await;
     let words = "the machine on which the process runs: use it with `polity node-agent`";
-    stand.until_said("node-agent", "Loaded", "False", words).await;
+    fixture.until_said("node-agent", "Loaded", "False", words).await;
 }
 
 #[test]

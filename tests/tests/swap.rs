@@ -13,11 +13,11 @@ use polity_core::record::{Outcome, PassRecord};
 use polity_core::retry::default_wait;
 use polity_core::time::{Boot, millis};
 use polity_tests::guests;
+use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::{Host, Site};
 use polity_tests::simulation::bindings::{self, MACHINES, WIDGETS, manifest, native};
 use polity_tests::simulation::core_harness::Desk;
 use polity_tests::simulation::native::{failed, step};
-use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
 const SWAPS: usize = 100;

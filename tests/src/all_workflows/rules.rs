@@ -15,9 +15,9 @@ use serde_json::Value;
 use super::scenario::Workflow;
 use super::setting::{SHIFTY, SHUT, TRUSTED, WORKERS};
 use super::snapshot::{Snapshot, is_deleting};
+use crate::host_fixture::condition_of;
 use crate::host_harness::story::edges;
 use crate::host_harness::{BEGIN, Site};
-use crate::stand::condition_of;
 
 /// How long acts for a tenant are still allowed after it lost its trust. In this time every host sees the change, and
 /// calls in flight arrive.

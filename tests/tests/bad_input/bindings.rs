@@ -2,7 +2,7 @@
 
 use polity_core::fault::FaultKind;
 use polity_core::record::Outcome;
-use polity_tests::stand::{Stand, machines, reference, thing, things};
+use polity_tests::host_fixture::{HostFixture, machines, reference, thing, things};
 use serde_json::{Value, json};
 
 /// A binding of another name, with a merge patch on its spec.
@@ -123,10 +123,10 @@ async fn a_binding_that_cannot_be_is_not_loaded_and_says_where() {
             "cannot be governed",
         ),
     ];
-    let stand = Stand::with(vec![things()]).await;
+    let fixture = HostFixture::with(vec![things()]).await;
     let mut refused = Vec::new();
     for (name, patch, path, _) in &cases {
-        if let Err(why) = stand.try_apply(&with(machines(), name, patch)).await {
+        if let Err(why) = fixture.try_apply(&with(machines(), name, patch)).await {
             assert!(why.contains(path), "{name}: {why}");
             refused.push(*name);
         }
@@ -141,72 +141,72 @@ async fn a_binding_that_cannot_be_is_not_loaded_and_says_where() {
     ];
     assert_eq!(refused, by_schema);
     // The host finds the same in a cluster whose definition is older than the host.
-    stand.open_bindings().await;
+    fixture.open_bindings().await;
     for (name, patch, ..) in &cases {
-        stand.apply(&with(machines(), name, patch)).await;
+        fixture.apply(&with(machines(), name, patch)).await;
     }
     for (name, _, path, words) in &cases {
-        let message = stand.until_said(name, "Loaded", "False", path).await;
+        let message = fixture.until_said(name, "Loaded", "False", path).await;
         assert!(message.contains(words), "{name}: {message}");
     }
-    let view = stand.host.handle.view().await.expect("it runs");
+    let view = fixture.host.handle.view().await.expect("it runs");
     assert_eq!(view.unloaded.len(), cases.len());
     // What is mended is loaded, though the others stand.
-    stand
+    fixture
         .apply(&with(machines(), "limit-type", &json!({"limits": {"steps": 64}})))
         .await;
-    stand.until_said("limit-type", "Loaded", "True", "").await;
+    fixture.until_said("limit-type", "Loaded", "True", "").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_running_binding_that_is_edited_into_one_that_cannot_be_goes_on_as_it_was() {
-    let stand = Stand::with(vec![things()]).await;
-    stand.apply(&thing("one", "behave")).await;
-    stand.until_passed("one", 0, &Outcome::Published).await;
+    let fixture = HostFixture::with(vec![things()]).await;
+    fixture.apply(&thing("one", "behave")).await;
+    fixture.until_passed("one", 0, &Outcome::Published).await;
     let edited = with(things(), "things", &json!({"limits": {"steps": -1}}));
-    let refused = stand
+    let refused = fixture
         .try_apply(&edited)
         .await
         .expect_err("the schema has a minimum");
     assert!(refused.contains("spec.limits.steps"), "{refused}");
-    stand.open_bindings().await;
-    stand.apply(&edited).await;
-    stand
+    fixture.open_bindings().await;
+    fixture.apply(&edited).await;
+    fixture
         .until_said("things", "Loaded", "False", "spec.limits.steps")
         .await;
-    stand.apply(&thing("two", "behave")).await;
-    stand.until_passed("two", 0, &Outcome::Published).await;
+    fixture.apply(&thing("two", "behave")).await;
+    fixture.until_passed("two", 0, &Outcome::Published).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_two_bindings_of_the_same_objects_the_older_governs_and_the_newer_says_so() {
-    let stand = Stand::with(vec![things()]).await;
+    let fixture = HostFixture::with(vec![things()]).await;
     // Kubernetes tells ages to the second; the names of those of the same age decide.
-    let first = stand.site.clock.now().unix.0 / 1_000;
-    let later = async || (stand.site.clock.now().unix.0 / 1_000 > first).then_some(());
-    stand.until("another second", later).await;
+    let first = fixture.site.clock.now().unix.0 / 1_000;
+    let later = async || (fixture.site.clock.now().unix.0 / 1_000 > first).then_some(());
+    fixture.until("another second", later).await;
     // Its name comes first; what counts is that it is newer.
-    stand
+    fixture
         .apply(&with(
             things(),
             "a-newer",
             &json!({"governs": {"namespace": "default"}}),
         ))
         .await;
-    let message = stand.until_said("a-newer", "Overlap", "True", "things").await;
+    let message = fixture.until_said("a-newer", "Overlap", "True", "things").await;
     assert!(message.contains("governed by things"), "{message}");
-    stand.until_said("things", "Overlap", "False", "").await;
+    fixture.until_said("things", "Overlap", "False", "").await;
 
-    stand.apply(&thing("one", "behave")).await;
-    let pass = stand.until_passed("one", 0, &Outcome::Published).await;
+    fixture.apply(&thing("one", "behave")).await;
+    let pass = fixture.until_passed("one", 0, &Outcome::Published).await;
     assert_eq!(&*pass.key.binding, "things");
-    assert_eq!(stand.host.passes_of("one").len(), 1, "only one of them governs");
+    assert_eq!(fixture.host.passes_of("one").len(), 1, "only one of them governs");
 
-    stand
+    fixture
         .delete(&reference("polity.dev/v1alpha1", "PolicyBinding", None, "things"))
         .await;
-    stand.until_said("a-newer", "Overlap", "False", "").await;
-    let passes = stand.host.passes_of("one");
+    fixture.until_said("a-newer", "Overlap", "False", "").await;
+    let passes = fixture.host.passes_of("one");
     let last = passes.last().map(|pass| &*pass.key.binding);
     assert_eq!(last, Some("a-newer"), "who is left takes over");
 }
@@ -220,23 +220,23 @@ async fn two_bindings_of_one_policy_each_keep_to_their_own_limits() {
             &json!({"governs": {"name": name, "namespace": "default"}, "limits": {"stepFuel": fuel}}),
         )
     };
-    let stand = Stand::with(vec![
+    let fixture = HostFixture::with(vec![
         of("a-generous", 5_000_000),
         of("b-scarce", 500),
         of("c-generous", 5_000_000),
     ])
     .await;
     for name in ["a-generous", "b-scarce", "c-generous"] {
-        stand.apply(&thing(name, "behave")).await;
+        fixture.apply(&thing(name, "behave")).await;
     }
-    stand.until_passed("a-generous", 0, &Outcome::Published).await;
-    stand.until_passed("c-generous", 0, &Outcome::Published).await;
-    let pass = stand.until_passed("b-scarce", 0, &Outcome::Faulted).await;
+    fixture.until_passed("a-generous", 0, &Outcome::Published).await;
+    fixture.until_passed("c-generous", 0, &Outcome::Published).await;
+    let pass = fixture.until_passed("b-scarce", 0, &Outcome::Faulted).await;
     assert_eq!(
         pass.roles[0].fault.as_ref().map(|fault| fault.kind),
         Some(FaultKind::OutOfFuel)
     );
-    let good = stand.host.passes_of("a-generous");
+    let good = fixture.host.passes_of("a-generous");
     assert!(
         good.iter().all(|pass| pass.outcome == Outcome::Published),
         "{good:#?}"
@@ -245,23 +245,23 @@ async fn two_bindings_of_one_policy_each_keep_to_their_own_limits() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_binding_that_cannot_run_says_of_a_cloud_binds_nobody_else() {
-    let stand = Stand::with(vec![things()]).await;
+    let fixture = HostFixture::with(vec![things()]).await;
     let other = json!({"cloud": {"configuration": {"lag": "0s"}}, "policies": {"lifecycle": {"file": "missing.wasm"}}});
-    stand.apply(&with(machines(), "broken", &other)).await;
-    stand
+    fixture.apply(&with(machines(), "broken", &other)).await;
+    fixture
         .until_said("broken", "Loaded", "False", "missing.wasm")
         .await;
-    stand.apply(&machines()).await;
-    stand.until_said("machines", "Loaded", "True", "").await;
+    fixture.apply(&machines()).await;
+    fixture.until_said("machines", "Loaded", "True", "").await;
     // Of two that could run, the second has to agree with the first.
-    stand
+    fixture
         .apply(&with(
             machines(),
             "disagrees",
             &json!({"cloud": {"configuration": {"lag": "0s"}}}),
         ))
         .await;
-    stand
+    fixture
         .until_said("disagrees", "Loaded", "False", "another configuration")
         .await;
 }

@@ -7,9 +7,9 @@ use polity::install::Target;
 use polity::manifests::Manifests;
 use polity_sandbox::{Compiler, Confined, Sandbox, SandboxConfig};
 use polity_tests::guests;
+use polity_tests::host_fixture::{condition_of, machine, machines, reference, things};
 use polity_tests::host_harness::{Host, Site};
 use polity_tests::simulation::bindings::MACHINES;
-use polity_tests::stand::{condition_of, machine, machines, reference, things};
 use serde_json::{Value, json};
 
 /// Enough for the shipped policies, and little for a bomb.

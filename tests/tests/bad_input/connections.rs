@@ -1,8 +1,8 @@
 //! Connections whose driver does not fit, and those that are deleted while they are needed.
 
 use polity_tests::guests;
+use polity_tests::host_fixture::{HostFixture, condition_of, machines, reference};
 use polity_tests::host_harness::mcm;
-use polity_tests::stand::{Stand, condition_of, machines, reference};
 use serde_json::{Value, json};
 
 /// Reaches a cloud through the misbehaving driver, which has `machine.*` and nothing else.
@@ -27,24 +27,24 @@ fn gardened() -> Value {
 }
 
 /// A host with the connection and this binding.
-async fn gardening() -> Stand {
-    let stand = Stand::with(vec![machines()]).await;
+async fn gardening() -> HostFixture {
+    let fixture = HostFixture::with(vec![machines()]).await;
     let policy = std::fs::read(guests::folder().join("mcm_machine.wasm"));
-    stand.put("mcm-machine.wasm", &policy.expect("it is compiled"));
+    fixture.put("mcm-machine.wasm", &policy.expect("it is compiled"));
     for crd in guests::load("mcm_machine").manifest().crds() {
-        stand.apply(crd).await;
+        fixture.apply(crd).await;
     }
-    stand.apply(&connection()).await;
-    stand.apply(&gardened()).await;
-    loaded(&stand, "gardened", "True", "Loaded").await;
-    stand
+    fixture.apply(&connection()).await;
+    fixture.apply(&gardened()).await;
+    loaded(&fixture, "gardened", "True", "Loaded").await;
+    fixture
 }
 
-async fn loaded(stand: &Stand, binding: &str, status: &str, reason: &str) -> String {
+async fn loaded(fixture: &HostFixture, binding: &str, status: &str, reason: &str) -> String {
     let what = reference("polity.dev/v1alpha1", "PolicyBinding", None, binding);
-    stand
+    fixture
         .until(&format!("{binding} is {reason}"), async || {
-            let binding = stand.get(&what).await;
+            let binding = fixture.get(&what).await;
             let loaded = condition_of(&binding, "Loaded")?;
             let message = loaded["message"].as_str().unwrap_or_default().to_owned();
             (loaded["status"] == status && loaded["reason"] == reason).then_some(message)
@@ -54,11 +54,11 @@ async fn loaded(stand: &Stand, binding: &str, status: &str, reason: &str) -> Str
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_is_not_loaded_if_a_driver_lacks_what_it_needs_but_for_what_drivers_may_leave_out() {
-    let stand = gardening().await;
+    let fixture = gardening().await;
     let mut binding = machines();
     binding["spec"]["cloud"] = json!({"name": "away"});
-    stand.apply(&binding).await;
-    let message = loaded(&stand, "machines", "False", "Incompatible").await;
+    fixture.apply(&binding).await;
+    let message = loaded(&fixture, "machines", "False", "Incompatible").await;
     assert_eq!(
         message,
         "spec.cloud: capv-machine needs task.get, vm.find, vm.get, vm.metadata, vm.nics, vm.power, vm.clone, vm.reconfigure, \
@@ -68,50 +68,50 @@ async fn a_policy_is_not_loaded_if_a_driver_lacks_what_it_needs_but_for_what_dri
 
 #[tokio::test(start_paused = true)]
 async fn a_driver_waits_while_it_would_not_find_what_the_one_before_it_created() {
-    let stand = gardening().await;
+    let fixture = gardening().await;
     let name = reference(mcm::MCM, "Machine", Some("default"), "doubtful");
-    stand.apply(&mcm::machine("doubtful")).await;
+    fixture.apply(&mcm::machine("doubtful")).await;
     let entry = json!({
         "operation": "machine.create", "service": "machine@1", "intent": "doubtful", "key": "k-1", "stamp": 1,
         "place": ["elsewhere"], "principal": "somebody", "since": 1_767_225_600_000_u64,
     });
-    stand.write_status(&name, &json!({"pending": [entry]})).await;
-    stand.put("hostile-driver.wasm", &guests::hostile_driver_with_stamp(b'2'));
-    let message = loaded(&stand, "gardened", "False", "CannotLoad").await;
+    fixture.write_status(&name, &json!({"pending": [entry]})).await;
+    fixture.put("hostile-driver.wasm", &guests::hostile_driver_with_stamp(b'2'));
+    let message = loaded(&fixture, "gardened", "False", "CannotLoad").await;
     assert_eq!(
         message,
         "spec.cloud: CloudConnection away: spec.driver: it does not find stamp 1, which entries in status.pending have: the \
          driver before it goes on until they are gone"
     );
-    stand.write_status(&name, &json!({"pending": null})).await;
-    loaded(&stand, "gardened", "True", "Loaded").await;
+    fixture.write_status(&name, &json!({"pending": null})).await;
+    loaded(&fixture, "gardened", "True", "Loaded").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_deleted_is_there_until_nobody_needs_it() {
-    let stand = gardening().await;
+    let fixture = gardening().await;
     let away = reference("polity.dev/v1alpha1", "CloudConnection", None, "away");
     let name = reference(mcm::MCM, "Machine", Some("default"), "doubtful");
-    stand.apply(&mcm::machine("doubtful")).await;
+    fixture.apply(&mcm::machine("doubtful")).await;
     let entry = json!({
         "operation": "machine.create", "service": "machine@1", "intent": "doubtful", "key": "k-1", "stamp": 1,
         "place": ["hostile", "x"], "principal": "somebody", "since": 1_767_225_600_000_u64,
     });
-    stand.write_status(&name, &json!({"pending": [entry]})).await;
-    stand.write_status(&away, &json!({"place": "hostile"})).await;
+    fixture.write_status(&name, &json!({"pending": [entry]})).await;
+    fixture.write_status(&away, &json!({"place": "hostile"})).await;
     // A second binding of Machines, of another cloud, goes on when the first one is gone.
     let mut beside = gardened();
     beside["metadata"]["name"] = json!("beside");
     beside["spec"]["cloud"] = json!({"name": "sim"});
-    stand.apply(&beside).await;
-    loaded(&stand, "beside", "True", "Loaded").await;
+    fixture.apply(&beside).await;
+    loaded(&fixture, "beside", "True", "Loaded").await;
 
-    stand.delete(&away).await;
+    fixture.delete(&away).await;
     let needed = async |words: &str| {
         let what = format!("it is kept because {words}");
-        stand
+        fixture
             .until(&what, async || {
-                let connection = stand.get(&away).await;
+                let connection = fixture.get(&away).await;
                 let needs = condition_of(&connection, "InUse")?;
                 needs["message"].as_str()?.contains(words).then_some(())
             })
@@ -119,14 +119,14 @@ async fn a_connection_that_is_deleted_is_there_until_nobody_needs_it() {
     };
     needed("PolicyBinding gardened names it").await;
     // What uses it goes on with it.
-    loaded(&stand, "gardened", "True", "Loaded").await;
+    loaded(&fixture, "gardened", "True", "Loaded").await;
     let binding = reference("polity.dev/v1alpha1", "PolicyBinding", None, "gardened");
-    stand.delete(&binding).await;
+    fixture.delete(&binding).await;
     needed("an entry in status.pending of Machine default/doubtful").await;
-    stand.write_status(&name, &json!({"pending": null})).await;
-    stand
+    fixture.write_status(&name, &json!({"pending": null})).await;
+    fixture
         .until("it is gone", async || {
-            stand.get(&away).await.is_null().then_some(())
+            fixture.get(&away).await.is_null().then_some(())
         })
         .await;
 }

@@ -1,7 +1,7 @@
 //! Objects that no policy may name, whatever its binding grants: a hostile policy for each entry of the list.
 
 use polity_core::record::Outcome;
-use polity_tests::stand::{Stand, reference, things};
+use polity_tests::host_fixture::{HostFixture, reference, things};
 use serde_json::{Value, json};
 
 use super::wishes::{all_refused, answers, codes, granting, wish, wishing};
@@ -62,25 +62,25 @@ impl Closed {
 /// Whatever is granted of a kind, its every request is refused before the API server hears of it, the binding says so,
 /// and no binding can govern it.
 async fn is_closed(closed: Closed) {
-    let stand = Stand::with(vec![granting(closed.grants().into())]).await;
-    let answers = wish(&stand, "curious", closed.wishes().into()).await;
+    let fixture = HostFixture::with(vec![granting(closed.grants().into())]).await;
+    let answers = wish(&fixture, "curious", closed.wishes().into()).await;
     let words = format!(
         "not granted: {} of {} is closed to policies",
         closed.kind, closed.api_version
     );
     all_refused(&answers, &words);
-    stand.until_said("things", "Ungranted", "True", &words).await;
+    fixture.until_said("things", "Ungranted", "True", &words).await;
 
     let mut governing = things();
     governing["metadata"]["name"] = "governing".into();
     governing["spec"]["governs"] = closed.kind();
-    stand.apply(&governing).await;
-    stand
+    fixture.apply(&governing).await;
+    fixture
         .until_said("governing", "Loaded", "False", "cannot be governed")
         .await;
 
     let of_victim = |request: &&String| request.split('/').any(|part| part == closed.plural);
-    let requests = stand.host.wire.requests();
+    let requests = fixture.host.wire.requests();
     // The host itself looks at the definition of the kind that it governs.
     let of_host = |request: &&String| request.contains("/customresourcedefinitions/things.");
     let requested: Vec<&String> = requests
@@ -128,11 +128,11 @@ fn of_core(kind: &'static str, plural: &'static str) -> Closed {
 #[tokio::test(start_paused = true)]
 async fn service_accounts_and_their_tokens_are_reached_by_no_policy() {
     let account = of_core("ServiceAccount", "serviceaccounts");
-    let stand = Stand::with(vec![granting(account.grants().into())]).await;
+    let fixture = HostFixture::with(vec![granting(account.grants().into())]).await;
     let token =
         json!({"object": account.object(Some("default")), "uid": "u", "patch": {}, "subresource": "token"});
     all_refused(
-        &wish(&stand, "impostor", json!([{"patch": token}])).await,
+        &wish(&fixture, "impostor", json!([{"patch": token}])).await,
         "closed to policies",
     );
     is_closed(account).await;
@@ -152,15 +152,15 @@ async fn the_content_of_a_secret_is_seen_and_written_by_no_policy() {
     let secret = of_core("Secret", "secrets");
     let mut grants = secret.grants();
     grants.push(json!({"secrets": {"namespaces": ["*"]}}));
-    let stand = Stand::with(vec![granting(grants.into())]).await;
+    let fixture = HostFixture::with(vec![granting(grants.into())]).await;
     let (stored, value) = somebodys_secret();
-    stand.apply(&stored).await;
+    fixture.apply(&stored).await;
     let at = reference("v1", "Secret", Some("default"), "victim");
-    let before = stand.get(&at).await;
+    let before = fixture.get(&at).await;
 
     let mut wishes = secret.wishes();
     wishes.push(json!({"secret": secret.object(Some("default"))}));
-    let mut answers = wish(&stand, "curious", wishes.into()).await;
+    let mut answers = wish(&fixture, "curious", wishes.into()).await;
     // What may be known of it: that it is there, and its keys.
     let facts = answers.pop().expect("an answer").expect("the facts");
     assert_eq!(
@@ -168,12 +168,12 @@ async fn the_content_of_a_secret_is_seen_and_written_by_no_policy() {
         (&json!(true), &json!(["password"]))
     );
     all_refused(&answers, "closed to policies");
-    let passes = format!("{:?}", stand.host.passes_of("curious"));
+    let passes = format!("{:?}", fixture.host.passes_of("curious"));
     assert!(
         !passes.contains(value) && !passes.contains("open sesame"),
         "{passes}"
     );
-    assert_eq!(stand.get(&at).await, before);
+    assert_eq!(fixture.get(&at).await, before);
     is_closed(secret).await;
 }
 
@@ -186,9 +186,9 @@ async fn bindings_are_seen_and_written_by_no_policy() {
         kind: "PolicyBinding",
         plural: "policybindings",
     };
-    let stand = Stand::with(vec![granting(closed.grants().into())]).await;
+    let fixture = HostFixture::with(vec![granting(closed.grants().into())]).await;
     let at = reference(api_version, "PolicyBinding", None, "things");
-    let before = stand.get(&at).await;
+    let before = fixture.get(&at).await;
     let own = json!({"apiVersion": api_version, "kind": "PolicyBinding", "name": "things"});
     let everything = json!({"spec": {"grants": [{"cloud": ["*"]}]}});
     let change = json!({"object": own, "uid": before["metadata"]["uid"], "patch": everything});
@@ -203,18 +203,18 @@ async fn bindings_are_seen_and_written_by_no_policy() {
         json!({"create": another}),
     ]);
     all_refused(
-        &wish(&stand, "climber", wishes.into()).await,
+        &wish(&fixture, "climber", wishes.into()).await,
         "PolicyBinding of polity.dev/v1alpha1 is closed to policies",
     );
-    assert_eq!(stand.get(&at).await["spec"], before["spec"]);
-    let bindings = stand.site.list(api_version, "PolicyBinding").await;
+    assert_eq!(fixture.get(&at).await["spec"], before["spec"]);
+    let bindings = fixture.site.list(api_version, "PolicyBinding").await;
     assert_eq!(bindings.len(), 1);
 
     let mut governing = things();
     governing["metadata"]["name"] = "governing".into();
     governing["spec"]["governs"] = closed.kind();
-    stand.apply(&governing).await;
-    stand
+    fixture.apply(&governing).await;
+    fixture
         .until_said("governing", "Loaded", "False", "cannot be governed")
         .await;
 }
@@ -233,13 +233,13 @@ async fn an_identity_policy_reaches_no_further() {
     ];
     let mut binding = granting(closed.iter().flat_map(Closed::grants).collect());
     binding["spec"]["policies"]["identity"] = json!({"file": "hostile-identity.wasm"});
-    let stand = Stand::with(vec![binding]).await;
-    stand.apply(&somebodys_secret().0).await;
+    let fixture = HostFixture::with(vec![binding]).await;
+    fixture.apply(&somebodys_secret().0).await;
     let wishes: Value = closed.iter().flat_map(Closed::wishes).collect();
     let mut thing = wishing("curious", &wishes);
     thing["metadata"]["annotations"]["identity"] = "wish".into();
-    stand.apply(&thing).await;
-    let pass = stand.until_passed("curious", 0, &Outcome::Denied).await;
+    fixture.apply(&thing).await;
+    let pass = fixture.until_passed("curious", 0, &Outcome::Denied).await;
     all_refused(&answers(&pass), "closed to policies");
 }
 
@@ -248,21 +248,21 @@ async fn is_created_by_name_only(api_version: &str, kind: &str, plural: &str) {
     let any = json!({"apiVersion": api_version, "kind": kind});
     let mut named = any.clone();
     named["name"] = "granted".into();
-    let stand = Stand::with(vec![granting(json!([{"create": any}, {"create": named}]))]).await;
+    let fixture = HostFixture::with(vec![granting(json!([{"create": any}, {"create": named}]))]).await;
     let create = |name: &str| {
         let metadata = json!({"namespace": "default", "name": name});
         let spec = json!({"containers": [{"name": "miner", "image": "miner"}]});
         json!({"create": {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}})
     };
-    let refused = wish(&stand, "miner", json!([create("miner")])).await;
+    let refused = wish(&fixture, "miner", json!([create("miner")])).await;
     let words = format!("not granted: create workload {kind} by name");
     all_refused(&refused, &words);
-    stand.until_said("things", "Ungranted", "True", &words).await;
+    fixture.until_said("things", "Ungranted", "True", &words).await;
     let posted = |request: &String| request.starts_with("POST") && request.ends_with(plural);
-    assert!(!stand.host.wire.requests().iter().any(posted));
+    assert!(!fixture.host.wire.requests().iter().any(posted));
 
     // What is granted by name reaches the API server. The embedded one knows only Pods.
-    let made = wish(&stand, "operator", json!([create("granted")])).await;
+    let made = wish(&fixture, "operator", json!([create("granted")])).await;
     let code = (kind != "Pod").then_some(polity_core::contract::Code::Unimplemented);
     assert_eq!(codes(&made), [code]);
 }

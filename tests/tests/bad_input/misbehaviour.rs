@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use polity_core::fault::FaultKind;
 use polity_core::record::{Outcome, PassRecord};
-use polity_tests::stand::{Stand, THINGS, condition_of, machine, machines, reference, thing, things};
+use polity_tests::host_fixture::{
+    HostFixture, THINGS, condition_of, machine, machines, reference, thing, things,
+};
 use serde_json::{Value, json};
 
 const QUARANTINED: &str = "polity.dev/Quarantined";
@@ -28,32 +30,32 @@ fn fault(pass: &PassRecord) -> Option<FaultKind> {
     pass.roles.iter().find_map(|role| Some(role.fault.as_ref()?.kind))
 }
 
-async fn get(stand: &Stand, name: &str) -> Value {
-    stand
+async fn get(fixture: &HostFixture, name: &str) -> Value {
+    fixture
         .get(&reference(THINGS, "Thing", Some("default"), name))
         .await
 }
 
 /// Asks for a pass, as a person does with an annotation.
-async fn ask_for_a_look(stand: &Stand, thing: &Value, nonce: &str) {
+async fn ask_for_a_look(fixture: &HostFixture, thing: &Value, nonce: &str) {
     let mut thing = thing.clone();
     thing["metadata"]["annotations"]["request.polity.dev/look"] = json!(nonce);
-    stand.apply(&thing).await;
+    fixture.apply(&thing).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn whatever_a_policy_does_only_the_object_waits_with_which_it_did() {
-    let stand = Stand::with(vec![things(), machines()]).await;
+    let fixture = HostFixture::with(vec![things(), machines()]).await;
     for (mischief, _) in FAULTS {
-        stand.apply(&thing(mischief, mischief)).await;
+        fixture.apply(&thing(mischief, mischief)).await;
     }
-    stand.apply(&thing("good", "behave")).await;
-    stand.apply(&machine("default", "vm")).await;
+    fixture.apply(&thing("good", "behave")).await;
+    fixture.apply(&machine("default", "vm")).await;
 
     for (mischief, kind) in FAULTS {
-        let passes = stand
+        let passes = fixture
             .until(&format!("{TIMES} faults of {mischief}"), async || {
-                Some(stand.host.passes_of(mischief)).filter(|passes| passes.len() >= TIMES)
+                Some(fixture.host.passes_of(mischief)).filter(|passes| passes.len() >= TIMES)
             })
             .await;
         for pass in &passes {
@@ -67,9 +69,9 @@ async fn whatever_a_policy_does_only_the_object_waits_with_which_it_did() {
             "{mischief}: {waits:?}"
         );
 
-        let quarantined = stand
+        let quarantined = fixture
             .until(&format!("the quarantine of {mischief}"), async || {
-                condition_of(&get(&stand, mischief).await, QUARANTINED).cloned()
+                condition_of(&get(&fixture, mischief).await, QUARANTINED).cloned()
             })
             .await;
         let message = quarantined["message"].as_str().unwrap_or_default();
@@ -77,33 +79,33 @@ async fn whatever_a_policy_does_only_the_object_waits_with_which_it_did() {
             message.starts_with(&format!("{kind:?}: ")),
             "{mischief}: {message}"
         );
-        let events = stand.events_of(mischief).await;
+        let events = fixture.events_of(mischief).await;
         let told = |(reason, said): &(String, String)| reason == "PolicyFault" && said == message;
         assert!(events.iter().any(told), "{mischief}: {events:?}");
     }
-    let healthy = stand.until_said("things", "Healthy", "False", "default/").await;
+    let healthy = fixture.until_said("things", "Healthy", "False", "default/").await;
     assert!(
         FAULTS.iter().any(|(mischief, _)| healthy.contains(mischief)),
         "{healthy}"
     );
 
     // The same policy goes on with its other object, at once, and another policy with its own.
-    let before = stand.host.passes_of("good");
+    let before = fixture.host.passes_of("good");
     assert!(
         before.iter().all(|pass| pass.outcome == Outcome::Published),
         "{before:#?}"
     );
-    ask_for_a_look(&stand, &thing("good", "behave"), "1").await;
-    stand
+    ask_for_a_look(&fixture, &thing("good", "behave"), "1").await;
+    fixture
         .until_passed("good", before.len(), &Outcome::Published)
         .await;
-    stand.until_machines_run().await;
-    stand.until_said("machines", "Healthy", "True", "").await;
+    fixture.until_machines_run().await;
+    fixture.until_said("machines", "Healthy", "True", "").await;
 
     // Whoever mends the cause is not left in quarantine.
-    ask_for_a_look(&stand, &thing("panic", "behave"), "1").await;
-    stand.until_passed("panic", 0, &Outcome::Published).await;
-    let mended = get(&stand, "panic").await;
+    ask_for_a_look(&fixture, &thing("panic", "behave"), "1").await;
+    fixture.until_passed("panic", 0, &Outcome::Published).await;
+    let mended = get(&fixture, "panic").await;
     assert_eq!(condition_of(&mended, QUARANTINED), None, "{mended}");
 }
 
@@ -112,29 +114,29 @@ async fn a_hundred_megabytes_are_no_answer_even_where_the_policy_has_the_memory_
     let mut binding = things();
     binding["spec"]["limits"] =
         json!({"memory": 256 << 20, "stepFuel": 5_000_000_000_u64, "stepWall": 60_000});
-    let stand = Stand::with(vec![binding]).await;
-    stand.apply(&thing("flood", "flood")).await;
-    stand.apply(&thing("good", "behave")).await;
-    let pass = stand.until_passed("flood", 0, &Outcome::Faulted).await;
+    let fixture = HostFixture::with(vec![binding]).await;
+    fixture.apply(&thing("flood", "flood")).await;
+    fixture.apply(&thing("good", "behave")).await;
+    let pass = fixture.until_passed("flood", 0, &Outcome::Faulted).await;
     assert_eq!(
         fault(&pass),
         Some(FaultKind::BadOutput),
         "{:?}",
         pass.roles[0].fault
     );
-    stand.until_passed("good", 0, &Outcome::Published).await;
+    fixture.until_passed("good", 0, &Outcome::Published).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_granted_is_refused_recorded_and_said_on_the_binding() {
-    let stand = Stand::with(vec![things()]).await;
-    stand.apply(&thing("curious", "ask-ungranted")).await;
-    let pass = stand.until_passed("curious", 0, &Outcome::Published).await;
+    let fixture = HostFixture::with(vec![things()]).await;
+    fixture.apply(&thing("curious", "ask-ungranted")).await;
+    let pass = fixture.until_passed("curious", 0, &Outcome::Published).await;
     assert_eq!(pass.notes().collect::<Vec<_>>(), ["refused"]);
     let refusal = pass.roles[0].journal[0].answer.as_ref().expect_err("a refusal");
     assert_eq!(refusal.message, "not granted: cloud operation vm.power");
-    stand
+    fixture
         .until_said("things", "Ungranted", "True", "cloud operation vm.power")
         .await;
-    stand.until_said("things", "Healthy", "True", "").await;
+    fixture.until_said("things", "Healthy", "True", "").await;
 }

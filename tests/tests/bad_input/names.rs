@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use polity_tests::guests;
-use polity_tests::stand::{Stand, things};
+use polity_tests::host_fixture::{HostFixture, things};
 use serde_json::{Value, json};
 
 fn polity() -> Command {
@@ -50,8 +50,8 @@ fn write(folder: &Path, file: &str, documents: &[Value]) {
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_file_is_never_looked_for_outside_of_its_folder() {
-    let stand = Stand::with(Vec::new()).await;
-    stand.open_bindings().await;
+    let fixture = HostFixture::with(Vec::new()).await;
+    fixture.open_bindings().await;
     // A policy that would load, if only it were reached.
     let outside = tempfile::tempdir().expect("a folder");
     let policy = outside.path().join("policy.wasm");
@@ -60,9 +60,9 @@ async fn a_policy_file_is_never_looked_for_outside_of_its_folder() {
         "../{}/policy.wasm",
         outside.path().file_name().expect("a name").to_string_lossy()
     );
-    assert!(stand.path("").join(&relative).is_file(), "it is there");
-    std::os::unix::fs::symlink(&policy, stand.path("link.wasm")).expect("linked");
-    std::os::unix::fs::symlink(outside.path(), stand.path("folder")).expect("linked");
+    assert!(fixture.path("").join(&relative).is_file(), "it is there");
+    std::os::unix::fs::symlink(&policy, fixture.path("link.wasm")).expect("linked");
+    std::os::unix::fs::symlink(outside.path(), fixture.path("folder")).expect("linked");
     let mut files = names();
     files.extend([relative, policy.display().to_string()]);
     files.extend(
@@ -81,8 +81,8 @@ async fn a_policy_file_is_never_looked_for_outside_of_its_folder() {
         let (name, mut binding) = (format!("binding-{number}"), things());
         binding["metadata"]["name"] = json!(name);
         binding["spec"]["policies"]["lifecycle"]["file"] = json!(file);
-        stand.apply(&binding).await;
-        let message = stand
+        fixture.apply(&binding).await;
+        let message = fixture
             .until_said(&name, "Loaded", "False", "spec.policies.lifecycle")
             .await;
         assert!(!message.contains(|c| acts(c) || c == '\n'), "{message:?}");
@@ -93,8 +93,8 @@ async fn a_policy_file_is_never_looked_for_outside_of_its_folder() {
         );
     }
     // The same policy, where it belongs.
-    stand.apply(&things()).await;
-    stand.until_said("things", "Loaded", "True", "").await;
+    fixture.apply(&things()).await;
+    fixture.until_said("things", "Loaded", "True", "").await;
 }
 
 #[test]

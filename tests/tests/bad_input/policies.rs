@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use polity_core::contract::{Cause, Question, Request};
 use polity_core::record::{Outcome, PassRecord};
 use polity_tests::guests;
-use polity_tests::stand::{Stand, THINGS, machine, machines, reference, thing, things};
+use polity_tests::host_fixture::{HostFixture, THINGS, machine, machines, reference, thing, things};
 use serde_json::{Value, json};
 
 /// Objects that have a pass in flight when the policy is swapped.
@@ -64,39 +64,39 @@ fn edition_of(pass: &PassRecord) -> &'static str {
         .unwrap_or_else(|| panic!("half one, half another: {said:?}"))
 }
 
-async fn loaded_digest(stand: &Stand, binding: &str) -> Value {
-    let binding = stand
+async fn loaded_digest(fixture: &HostFixture, binding: &str) -> Value {
+    let binding = fixture
         .get(&reference("polity.dev/v1alpha1", "PolicyBinding", None, binding))
         .await;
     binding["status"]["policies"]["lifecycle"]["sha256"].clone()
 }
 
 /// Swaps the policy while every object has a pass in flight, and looks at the recording.
-async fn swapped_in_the_middle(swap: impl AsyncFnOnce(&Stand)) {
-    let stand = Stand::with(vec![editions("hostile.wasm")]).await;
+async fn swapped_in_the_middle(swap: impl AsyncFnOnce(&HostFixture)) {
+    let fixture = HostFixture::with(vec![editions("hostile.wasm")]).await;
     let names: Vec<String> = (0..THINGS_AT_ONCE).map(|n| format!("thing-{n}")).collect();
     for name in &names {
-        stand.apply(&thing(name, "edition")).await;
+        fixture.apply(&thing(name, "edition")).await;
     }
-    let in_flight = async || Some(stand.host.handle.view().await?.passes).filter(|n| *n == THINGS_AT_ONCE);
-    stand.until("passes in flight", in_flight).await;
-    let before = loaded_digest(&stand, "things").await;
-    swap(&stand).await;
+    let in_flight = async || Some(fixture.host.handle.view().await?.passes).filter(|n| *n == THINGS_AT_ONCE);
+    fixture.until("passes in flight", in_flight).await;
+    let before = loaded_digest(&fixture, "things").await;
+    swap(&fixture).await;
     let mut after = Value::Null;
-    stand
+    fixture
         .until("another policy", async || {
-            let digest = loaded_digest(&stand, "things").await;
+            let digest = loaded_digest(&fixture, "things").await;
             after = digest.clone();
             (!digest.is_null() && digest != before).then_some(())
         })
         .await;
     for name in &names {
-        stand
+        fixture
             .until(&format!("two passes of {name}"), async || {
-                (stand.host.passes_of(name).len() > 1).then_some(())
+                (fixture.host.passes_of(name).len() > 1).then_some(())
             })
             .await;
-        let passes = stand.host.passes_of(name);
+        let passes = fixture.host.passes_of(name);
         let [old, new] = &passes[..] else {
             panic!("one pass of each policy: {passes:#?}")
         };
@@ -113,7 +113,7 @@ async fn swapped_in_the_middle(swap: impl AsyncFnOnce(&Stand)) {
             new.causes
         );
     }
-    let digests: BTreeSet<_> = stand
+    let digests: BTreeSet<_> = fixture
         .host
         .handle
         .view()
@@ -127,60 +127,60 @@ async fn swapped_in_the_middle(swap: impl AsyncFnOnce(&Stand)) {
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_whose_file_is_replaced_is_swapped_between_passes() {
-    swapped_in_the_middle(async |stand| stand.put("hostile.wasm", &edition(EDITIONS[1]))).await;
+    swapped_in_the_middle(async |fixture| fixture.put("hostile.wasm", &edition(EDITIONS[1]))).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_another_is_named_instead_of_is_swapped_between_passes() {
-    swapped_in_the_middle(async |stand| {
-        stand.put("other.wasm", &edition(EDITIONS[1]));
-        stand.apply(&editions("other.wasm")).await;
+    swapped_in_the_middle(async |fixture| {
+        fixture.put("other.wasm", &edition(EDITIONS[1]));
+        fixture.apply(&editions("other.wasm")).await;
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn objects_that_are_settled_are_woken_by_another_configuration() {
-    let stand = Stand::with(vec![things()]).await;
-    stand.apply(&json!({"apiVersion": THINGS, "kind": "Thing", "metadata": {"name": "one", "namespace": "default"}})).await;
-    let first = stand.until_passed("one", 0, &Outcome::Published).await;
+    let fixture = HostFixture::with(vec![things()]).await;
+    fixture.apply(&json!({"apiVersion": THINGS, "kind": "Thing", "metadata": {"name": "one", "namespace": "default"}})).await;
+    let first = fixture.until_passed("one", 0, &Outcome::Published).await;
     assert_eq!(first.wait, None, "settled");
     let mut binding = things();
     binding["spec"]["policies"]["lifecycle"]["configuration"] = json!({"mischief": "ask-ungranted"});
-    stand.apply(&binding).await;
-    let second = stand.until_passed("one", 1, &Outcome::Published).await;
+    fixture.apply(&binding).await;
+    let second = fixture.until_passed("one", 1, &Outcome::Published).await;
     assert!(second.causes.contains(&Cause::Binding), "{:?}", second.causes);
     assert_eq!(second.notes().collect::<Vec<_>>(), ["refused"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_was_swapped_away_is_let_go() {
-    let stand = Stand::with(vec![things()]).await;
+    let fixture = HostFixture::with(vec![things()]).await;
     let mut seen = BTreeSet::new();
     for number in 0..3 {
-        stand.put("hostile.wasm", &variant(number));
-        let digest = stand
+        fixture.put("hostile.wasm", &variant(number));
+        let digest = fixture
             .until("another policy", async || {
-                let digest = loaded_digest(&stand, "things").await.as_str()?.to_owned();
+                let digest = loaded_digest(&fixture, "things").await.as_str()?.to_owned();
                 (!seen.contains(&digest)).then_some(digest)
             })
             .await;
         seen.insert(digest);
-        let held = stand.host.handle.view().await.expect("it runs").policies;
+        let held = fixture.host.handle.view().await.expect("it runs").policies;
         assert_eq!(held.len(), 1, "after {number} swaps: {held:?}");
     }
-    stand
+    fixture
         .delete(&reference("polity.dev/v1alpha1", "PolicyBinding", None, "things"))
         .await;
     let let_go = async || {
-        stand
+        fixture
             .host
             .handle
             .view()
             .await
             .filter(|view| view.policies.is_empty())
     };
-    stand.until("no policy", let_go).await;
+    fixture.until("no policy", let_go).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,47 +209,47 @@ async fn a_file_that_is_no_policy_is_named_with_its_cause_while_the_one_before_g
         ),
         ("too large", large, "the limit is 8388608"),
     ];
-    let stand = Stand::with(vec![machines()]).await;
-    stand.apply(&machine("default", "vm")).await;
-    stand.until_passed("vm", 0, &Outcome::Published).await;
-    let running = stand
+    let fixture = HostFixture::with(vec![machines()]).await;
+    fixture.apply(&machine("default", "vm")).await;
+    fixture.until_passed("vm", 0, &Outcome::Published).await;
+    let running = fixture
         .until("a digest", async || {
-            loaded_digest(&stand, "machines")
+            loaded_digest(&fixture, "machines")
                 .await
                 .as_str()
                 .map(str::to_owned)
         })
         .await;
     let goes_on = async |what: &str| {
-        let passes = stand.host.passes_of("vm").len();
-        let next = stand.until_passed("vm", passes, &Outcome::Published).await;
+        let passes = fixture.host.passes_of("vm").len();
+        let next = fixture.until_passed("vm", passes, &Outcome::Published).await;
         assert_eq!(
             *next.roles[0].policy.0, *running,
             "{what}: the policy before goes on"
         );
         assert_eq!(
-            loaded_digest(&stand, "machines").await,
+            loaded_digest(&fixture, "machines").await,
             *running,
             "{what}: and the status says so"
         );
     };
     for (what, bytes, words) in &cases {
-        stand.put("capv-machine.wasm", whole);
-        stand.until_said("machines", "Loaded", "True", "").await;
-        stand.put("capv-machine.wasm", bytes);
-        let message = stand.until_said("machines", "Loaded", "False", words).await;
+        fixture.put("capv-machine.wasm", whole);
+        fixture.until_said("machines", "Loaded", "True", "").await;
+        fixture.put("capv-machine.wasm", bytes);
+        let message = fixture.until_said("machines", "Loaded", "False", words).await;
         assert!(message.contains("spec.policies.lifecycle"), "{what}: {message}");
         goes_on(what).await;
     }
-    std::fs::remove_file(stand.path("capv-machine.wasm")).expect("it was there");
-    stand
+    std::fs::remove_file(fixture.path("capv-machine.wasm")).expect("it was there");
+    fixture
         .until_said("machines", "Loaded", "False", "cannot open")
         .await;
     goes_on("no file").await;
     // Larger than is read at all, and it takes no room.
-    let sparse = std::fs::File::create(stand.path("capv-machine.wasm")).expect("created");
+    let sparse = std::fs::File::create(fixture.path("capv-machine.wasm")).expect("created");
     sparse.set_len(65 << 20).expect("a hole");
-    stand
+    fixture
         .until_said(
             "machines",
             "Loaded",
@@ -261,16 +261,16 @@ async fn a_file_that_is_no_policy_is_named_with_its_cause_while_the_one_before_g
 
     let mut binding = machines();
     binding["spec"]["policies"]["lifecycle"]["sha256"] = json!("0".repeat(64));
-    stand.put("capv-machine.wasm", whole);
-    stand.apply(&binding).await;
-    let message = stand
+    fixture.put("capv-machine.wasm", whole);
+    fixture.apply(&binding).await;
+    let message = fixture
         .until_said("machines", "Loaded", "False", "but the binding demands \"0000")
         .await;
     assert!(message.contains(&running), "{message}");
-    stand.until_machines_run().await;
+    fixture.until_machines_run().await;
     goes_on("a wrong sha256").await;
 
     binding["spec"]["policies"]["lifecycle"]["sha256"] = json!(running);
-    stand.apply(&binding).await;
-    stand.until_said("machines", "Loaded", "True", "").await;
+    fixture.apply(&binding).await;
+    fixture.until_said("machines", "Loaded", "True", "").await;
 }

@@ -3,10 +3,10 @@
 
 use polity_core::contract::{Answer, Code, ObjectRef, Question, Request};
 use polity_core::record::{Outcome, PassRecord};
+use polity_tests::host_fixture::{HostFixture, condition_of, machine, machines, reference};
 use polity_tests::host_harness::backend::Embedded;
 use polity_tests::host_harness::mcm;
 use polity_tests::host_harness::story::Story;
-use polity_tests::stand::{Stand, condition_of, machine, machines, reference};
 use serde_json::{Value, json};
 
 use super::wishes::{all_refused, answers, codes, granting, namespace, wish, wishing};
@@ -23,12 +23,12 @@ fn plan(namespace: &str) -> ObjectRef {
 }
 
 /// A host with the plans of a tenant and of a victim.
-async fn with_plans(grants: Value) -> Stand {
-    let stand = Stand::with(vec![granting(grants)]).await;
-    namespace(&stand, "victim").await;
-    stand.apply(&config_map("default", "mine")).await;
-    stand.apply(&config_map("victim", "theirs")).await;
-    stand
+async fn with_plans(grants: Value) -> HostFixture {
+    let fixture = HostFixture::with(vec![granting(grants)]).await;
+    namespace(&fixture, "victim").await;
+    fixture.apply(&config_map("default", "mine")).await;
+    fixture.apply(&config_map("victim", "theirs")).await;
+    fixture
 }
 
 fn named(object: &ObjectRef) -> Value {
@@ -36,15 +36,15 @@ fn named(object: &ObjectRef) -> Value {
 }
 
 /// A change of an object as it stands: with its right uid.
-async fn change(stand: &Stand, object: &ObjectRef, patch: Value) -> Value {
-    let uid = &stand.get(object).await["metadata"]["uid"];
+async fn change(fixture: &HostFixture, object: &ObjectRef, patch: Value) -> Value {
+    let uid = &fixture.get(object).await["metadata"]["uid"];
     json!({"object": named(object), "uid": uid, "patch": patch})
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_stays_in_the_own_namespace() {
     let maps = json!({"apiVersion": "v1", "kind": "ConfigMap"});
-    let stand = with_plans(json!([{"ask": maps}])).await;
+    let fixture = with_plans(json!([{"ask": maps}])).await;
     let mut of_victim = maps.clone();
     of_victim["namespace"] = "victim".into();
     let wishes = json!([
@@ -54,12 +54,12 @@ async fn what_is_asked_stays_in_the_own_namespace() {
         {"object": named(&plan("default"))},
         {"objects": maps},
     ]);
-    let answers = wish(&stand, "curious", wishes).await;
+    let answers = wish(&fixture, "curious", wishes).await;
     all_refused(&answers[..3], "not granted");
     assert_eq!(codes(&answers[3..]), [None, None]);
-    let seen = format!("{:?}", stand.host.passes_of("curious"));
+    let seen = format!("{:?}", fixture.host.passes_of("curious"));
     assert!(seen.contains("mine") && !seen.contains("theirs"), "{seen}");
-    stand
+    fixture
         .until_said("things", "Ungranted", "True", "ask for ConfigMap victim/plan")
         .await;
 }
@@ -70,70 +70,70 @@ async fn what_is_written_stays_in_the_own_namespace() {
     let pods = json!({"apiVersion": "v1", "kind": "Pod"});
     let grants =
         json!([{"create": maps}, {"patch": maps}, {"delete": maps}, {"evict": pods}, {"delete": pods}]);
-    let stand = with_plans(grants).await;
+    let fixture = with_plans(grants).await;
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "victim", "name": "web"},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     });
-    stand.apply(&pod).await;
+    fixture.apply(&pod).await;
     let (theirs, web) = (plan("victim"), reference("v1", "Pod", Some("victim"), "web"));
-    let before = (stand.get(&theirs).await, stand.get(&web).await);
+    let before = (fixture.get(&theirs).await, fixture.get(&web).await);
     let (on_plan, on_pod) = (
-        change(&stand, &theirs, json!({"data": {"text": "changed"}})).await,
-        change(&stand, &web, json!({})).await,
+        change(&fixture, &theirs, json!({"data": {"text": "changed"}})).await,
+        change(&fixture, &web, json!({})).await,
     );
     let mut new = config_map("victim", "planted");
     new["metadata"]["name"] = "planted".into();
-    let own = change(&stand, &plan("default"), json!({"data": {"text": "changed"}})).await;
+    let own = change(&fixture, &plan("default"), json!({"data": {"text": "changed"}})).await;
     let wishes = json!([
         {"create": new}, {"patch": on_plan}, {"delete": on_plan}, {"evict": on_pod}, {"delete": on_pod},
         {"patch": own},
     ]);
-    let answers = wish(&stand, "vandal", wishes).await;
+    let answers = wish(&fixture, "vandal", wishes).await;
     all_refused(&answers[..5], "not granted");
     assert_eq!(codes(&answers[5..]), [None]);
-    assert_eq!((stand.get(&theirs).await, stand.get(&web).await), before);
+    assert_eq!((fixture.get(&theirs).await, fixture.get(&web).await), before);
     let planted = reference("v1", "ConfigMap", Some("victim"), "planted");
-    assert!(stand.get(&planted).await.is_null());
-    assert_eq!(stand.get(&plan("default")).await["data"]["text"], "changed");
+    assert!(fixture.get(&planted).await.is_null());
+    assert_eq!(fixture.get(&plan("default")).await["data"]["text"], "changed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_of_one_name_reaches_no_other() {
     let granted = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "plan"});
-    let stand = with_plans(json!([{"ask": granted}, {"patch": granted}])).await;
+    let fixture = with_plans(json!([{"ask": granted}, {"patch": granted}])).await;
     let mut other = config_map("default", "somebody else's");
     other["metadata"]["name"] = "other".into();
-    stand.apply(&other).await;
+    fixture.apply(&other).await;
     let other = reference("v1", "ConfigMap", Some("default"), "other");
-    let before = stand.get(&other).await;
+    let before = fixture.get(&other).await;
     let wishes = json!([
         {"object": named(&other)},
         {"objects": {"apiVersion": "v1", "kind": "ConfigMap"}},
-        {"patch": change(&stand, &other, json!({"data": {"text": "changed"}})).await},
+        {"patch": change(&fixture, &other, json!({"data": {"text": "changed"}})).await},
         {"object": named(&plan("default"))},
     ]);
-    let answers = wish(&stand, "curious", wishes).await;
+    let answers = wish(&fixture, "curious", wishes).await;
     all_refused(&answers[..3], "not granted");
     assert_eq!(codes(&answers[3..]), [None]);
-    assert_eq!(stand.get(&other).await, before);
+    assert_eq!(fixture.get(&other).await, before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn facts_of_secrets_stay_in_the_own_namespace() {
-    let stand = with_plans(json!([{"secrets": {}}])).await;
+    let fixture = with_plans(json!([{"secrets": {}}])).await;
     let secret = |namespace: &str| {
         let metadata = json!({"namespace": namespace, "name": "keys"});
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {namespace: "x"}})
     };
-    stand.apply(&secret("victim")).await;
-    stand.apply(&secret("default")).await;
+    fixture.apply(&secret("victim")).await;
+    fixture.apply(&secret("default")).await;
     let of = |namespace: &str| {
         let secret = reference("v1", "Secret", Some(namespace), "keys");
         json!({"secret": named(&secret)})
     };
     let answers = wish(
-        &stand,
+        &fixture,
         "curious",
         json!([of("victim"), of("kube-system"), of("default")]),
     )
@@ -166,10 +166,10 @@ fn with_vm(name: &str, vm: &str, wishes: &Value) -> Value {
     thing
 }
 
-async fn wish_of(stand: &Stand, thing: &Value) -> Vec<Answer> {
-    stand.apply(thing).await;
+async fn wish_of(fixture: &HostFixture, thing: &Value) -> Vec<Answer> {
+    fixture.apply(thing).await;
     let name = thing["metadata"]["name"].as_str().expect("a name");
-    let pass = stand.until_passed(name, 0, &Outcome::Published).await;
+    let pass = fixture.until_passed(name, 0, &Outcome::Published).await;
     answers(&pass)
 }
 
@@ -178,15 +178,15 @@ async fn what_lives_in_no_namespace_is_reached_by_name_or_by_relation_only() {
     let any = json!({"apiVersion": "v1", "kind": "Node"});
     let mut one = any.clone();
     one["name"] = "granted".into();
-    let stand = Stand::with(vec![granting(
+    let fixture = HostFixture::with(vec![granting(
         json!([{"ask": any}, {"patch": any}, {"delete": any}, {"ask": one}]),
     )])
     .await;
-    stand.apply(&node("victim", "vm-2")).await;
-    stand.apply(&node("granted", "vm-1")).await;
-    let before = stand.get(&node_at("victim")).await;
+    fixture.apply(&node("victim", "vm-2")).await;
+    fixture.apply(&node("granted", "vm-1")).await;
+    let before = fixture.get(&node_at("victim")).await;
     let on_victim = change(
-        &stand,
+        &fixture,
         &node_at("victim"),
         json!({"spec": {"unschedulable": true}}),
     )
@@ -195,7 +195,7 @@ async fn what_lives_in_no_namespace_is_reached_by_name_or_by_relation_only() {
         {"object": named(&node_at("victim"))}, {"patch": on_victim}, {"delete": on_victim},
         {"object": named(&node_at("granted"))}, {"objects": any},
     ]);
-    let answers = wish(&stand, "curious", wishes).await;
+    let answers = wish(&fixture, "curious", wishes).await;
     all_refused(&answers[..3], "not granted");
     assert_eq!(
         answers[3].as_ref().map(|node| node["metadata"]["name"].clone()),
@@ -203,18 +203,18 @@ async fn what_lives_in_no_namespace_is_reached_by_name_or_by_relation_only() {
     );
     // A list goes through one grant, and this one reaches no Node: what another one names is no part of it.
     assert_eq!(answers[4], Ok(json!([])));
-    assert_eq!(stand.get(&node_at("victim")).await, before);
+    assert_eq!(fixture.get(&node_at("victim")).await, before);
 }
 
 /// A CRD that nobody has installed looks like a slow watch otherwise.
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_nothing_serves_is_unavailable_and_says_why() {
     let gadgets = json!({"apiVersion": "test.polity.example/v1", "kind": "Gadget"});
-    let stand = Stand::with(vec![granting(json!([{"ask": gadgets}]))]).await;
+    let fixture = HostFixture::with(vec![granting(json!([{"ask": gadgets}]))]).await;
     let mut one = gadgets.clone();
     one["namespace"] = "default".into();
     one["name"] = "g".into();
-    let answers = wish(&stand, "seeker", json!([{"object": one}])).await;
+    let answers = wish(&fixture, "seeker", json!([{"object": one}])).await;
     let refusal = answers[0].as_ref().expect_err("no gadget");
     assert_eq!(refusal.code, Code::Unavailable);
     let why = "the watch of Gadget has not listed: unimplemented: the API server does not serve Gadget";
@@ -226,36 +226,36 @@ async fn a_node_of_another_vm_is_not_related() {
     let node_grant = related();
     let grants =
         json!([{"ask": node_grant}, {"patch": node_grant}, {"delete": node_grant}, {"create": node_grant}]);
-    let stand = Stand::with(vec![granting(grants)]).await;
+    let fixture = HostFixture::with(vec![granting(grants)]).await;
     for (name, vm) in [("mine", "vm-1"), ("victim", "vm-2"), ("nobodys", "")] {
-        stand.apply(&node(name, vm)).await;
+        fixture.apply(&node(name, vm)).await;
     }
-    let before = stand.get(&node_at("victim")).await;
+    let before = fixture.get(&node_at("victim")).await;
     let cordoned = json!({"spec": {"unschedulable": true}});
-    let on_victim = change(&stand, &node_at("victim"), cordoned.clone()).await;
-    let on_mine = change(&stand, &node_at("mine"), cordoned).await;
+    let on_victim = change(&fixture, &node_at("victim"), cordoned.clone()).await;
+    let on_mine = change(&fixture, &node_at("mine"), cordoned).await;
     let wishes = json!([
         {"objects": {"apiVersion": "v1", "kind": "Node"}},
         {"object": named(&node_at("mine"))}, {"patch": on_mine}, {"create": node("second", "vm-1")},
         {"object": named(&node_at("victim"))}, {"latest": named(&node_at("victim"))},
         {"patch": on_victim}, {"delete": on_victim}, {"create": node("fake", "vm-2")},
     ]);
-    let answers = wish_of(&stand, &with_vm("tenant", "vm-1", &wishes)).await;
+    let answers = wish_of(&fixture, &with_vm("tenant", "vm-1", &wishes)).await;
     let listed = answers[0].as_ref().expect("a list");
     assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
     assert_eq!(codes(&answers[1..4]), [None, None, None]);
     all_refused(&answers[4..], "not granted");
-    assert_eq!(stand.get(&node_at("victim")).await, before);
-    assert!(stand.get(&node_at("fake")).await.is_null());
-    assert_eq!(stand.get(&node_at("mine")).await["spec"]["unschedulable"], true);
-    stand
+    assert_eq!(fixture.get(&node_at("victim")).await, before);
+    assert!(fixture.get(&node_at("fake")).await.is_null());
+    assert_eq!(fixture.get(&node_at("mine")).await["spec"]["unschedulable"], true);
+    fixture
         .until_said("things", "Ungranted", "True", "Node victim: not related")
         .await;
 
     // Whoever names no VM is not related to a node that names none.
     let wishes =
         json!([{"objects": {"apiVersion": "v1", "kind": "Node"}}, {"object": named(&node_at("nobodys"))}]);
-    let answers = wish_of(&stand, &with_vm("empty", "", &wishes)).await;
+    let answers = wish_of(&fixture, &with_vm("empty", "", &wishes)).await;
     assert_eq!(answers[0], Ok(json!([])));
     assert_eq!(codes(&answers[1..]), [REFUSED]);
 }
@@ -264,105 +264,114 @@ async fn a_node_of_another_vm_is_not_related() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_not_looked_at_is_not_changed() {
     let node_grant = related();
-    let stand = Stand::with(vec![granting(
+    let fixture = HostFixture::with(vec![granting(
         json!([{"patch": node_grant}, {"delete": node_grant}]),
     )])
     .await;
-    stand.apply(&node("victim", "vm-2")).await;
-    let before = stand.get(&node_at("victim")).await;
+    fixture.apply(&node("victim", "vm-2")).await;
+    let before = fixture.get(&node_at("victim")).await;
     let on_victim = change(
-        &stand,
+        &fixture,
         &node_at("victim"),
         json!({"spec": {"unschedulable": true}}),
     )
     .await;
     let wishes = json!([{"patch": on_victim}, {"delete": on_victim}]);
-    let answers = wish_of(&stand, &with_vm("tenant", "vm-1", &wishes)).await;
+    let answers = wish_of(&fixture, &with_vm("tenant", "vm-1", &wishes)).await;
     assert_eq!(codes(&answers), [Some(Code::Unavailable); 2]);
-    assert_eq!(stand.get(&node_at("victim")).await, before);
+    assert_eq!(fixture.get(&node_at("victim")).await, before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_vm_of_another_object_answers_no_policy() {
-    let stand = Stand::with(vec![
+    let fixture = HostFixture::with(vec![
         granting(json!([{"cloud": ["vm.*", "task.get"]}])),
         machines(),
     ])
     .await;
-    stand.apply(&machine("default", "web")).await;
-    stand.until_machines_run().await;
-    let before = stand.site.vms();
+    fixture.apply(&machine("default", "web")).await;
+    fixture.until_machines_run().await;
+    let before = fixture.site.vms();
     let id = json!({"id": before[0].id});
     let operation = |name: &str, arguments: &Value| json!({"operation": name, "arguments": arguments});
     let mut wishes: Vec<Value> = ["vm.get", "vm.metadata", "vm.nics", "vm.power"]
         .iter()
         .map(|name| json!({"cloud": operation(name, &id)}))
         .collect();
-    let task = stand.site.effects().iter().find_map(|effect| effect.task.clone());
+    let task = fixture
+        .site
+        .effects()
+        .iter()
+        .find_map(|effect| effect.task.clone());
     wishes.push(json!({"cloud": operation("task.get", &json!({"id": task.expect("a task")}))}));
     for name in ["vm.power-off", "vm.destroy", "vm.power-on"] {
         wishes.push(json!({"act": operation(name, &id)}));
     }
     let metadata = json!({"id": before[0].id, "metadata": "mine now"});
     wishes.push(json!({"act": operation("vm.reconfigure", &metadata)}));
-    let answers = wish(&stand, "thief", wishes.into()).await;
+    let answers = wish(&fixture, "thief", wishes.into()).await;
     all_refused(&answers, "belongs to another object");
     // By its UUID it is not even there.
     let uuid = json!({"instanceUuid": before[0].instance_uuid});
-    let found = wish(&stand, "seeker", json!([{"cloud": operation("vm.find", &uuid)}])).await;
+    let found = wish(
+        &fixture,
+        "seeker",
+        json!([{"cloud": operation("vm.find", &uuid)}]),
+    )
+    .await;
     assert_eq!(codes(&found), [Some(Code::NotFound)]);
-    assert_eq!(stand.site.vms(), before);
+    assert_eq!(fixture.site.vms(), before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_sealed_is_of_the_own_namespace_and_granted() {
     let grants =
         json!([{"cloud": ["machine.create"]}, {"secrets": {"name": "mine"}}, {"mint": ["bootstrap-token"]}]);
-    let stand = Stand::with(vec![granting(grants)]).await;
+    let fixture = HostFixture::with(vec![granting(grants)]).await;
     for name in ["mine", "victims"] {
         let metadata = json!({"namespace": "default", "name": name});
         let data = json!({"token": "abcdef.0123456789abcdef"});
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
-        stand.apply(&secret).await;
+        fixture.apply(&secret).await;
     }
     let create = |name: &str, token: Value| {
         let arguments = json!({"name": name, "bootstrapToken": token});
         json!({"act": {"operation": "machine.create", "arguments": arguments, "intent": name}})
     };
     let sealed = |name: &str| json!({"$secret": {"name": name, "key": "token"}});
-    let refused = wish(&stand, "thief", json!([create("a", sealed("victims"))])).await;
+    let refused = wish(&fixture, "thief", json!([create("a", sealed("victims"))])).await;
     all_refused(&refused, "not granted: unseal Secret victims");
     // A token that the host made is of use to the object alone for which it was made.
-    let minted = wish(&stand, "owner", json!([{"mint": "bootstrap-token"}]))
+    let minted = wish(&fixture, "owner", json!([{"mint": "bootstrap-token"}]))
         .await
         .remove(0);
     let minted = minted.expect("a token");
-    let foreign = wish(&stand, "impostor", json!([create("b", minted)])).await;
+    let foreign = wish(&fixture, "impostor", json!([create("b", minted)])).await;
     assert_eq!(codes(&foreign), [Some(Code::FailedPrecondition)]);
-    assert!(stand.site.vms().is_empty(), "the cloud was told nothing");
-    let own = wish(&stand, "honest", json!([create("c", sealed("mine"))])).await;
+    assert!(fixture.site.vms().is_empty(), "the cloud was told nothing");
+    let own = wish(&fixture, "honest", json!([create("c", sealed("mine"))])).await;
     assert_eq!(codes(&own), [None]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_minted_token_is_revoked_by_its_owner_and_by_nobody_else() {
-    let stand = Stand::with(vec![granting(json!([{"mint": ["bootstrap-token"]}]))]).await;
-    let minted = wish(&stand, "owner", json!([{"mint": "bootstrap-token"}]))
+    let fixture = HostFixture::with(vec![granting(json!([{"mint": ["bootstrap-token"]}]))]).await;
+    let minted = wish(&fixture, "owner", json!([{"mint": "bootstrap-token"}]))
         .await
         .remove(0);
     let minted = minted.expect("a token");
     let revoke = json!([{"revoke": minted}]);
-    let foreign = wish(&stand, "impostor", revoke.clone()).await;
+    let foreign = wish(&fixture, "impostor", revoke.clone()).await;
     assert_eq!(codes(&foreign), [Some(Code::NotFound)]);
     let odd = json!([{"revoke": {"$secret": {"name": "mine", "key": "token"}}}, {"revoke": "x"}]);
-    let odd = wish(&stand, "odd", odd).await;
+    let odd = wish(&fixture, "odd", odd).await;
     assert_eq!(
         codes(&odd),
         [Some(Code::InvalidArgument), Some(Code::InvalidArgument)]
     );
-    let stand = Stand::with(vec![granting(json!([]))]).await;
+    let fixture = HostFixture::with(vec![granting(json!([]))]).await;
     all_refused(
-        &wish(&stand, "thief", revoke).await,
+        &wish(&fixture, "thief", revoke).await,
         "not granted: revoke a token",
     );
 }
@@ -370,12 +379,12 @@ async fn a_minted_token_is_revoked_by_its_owner_and_by_nobody_else() {
 #[tokio::test(start_paused = true)]
 async fn whether_the_api_server_answers_is_told_to_whom_it_is_granted() {
     let asks = json!([{"reachable": null}]);
-    let stand = Stand::with(vec![granting(json!([{"reachable": true}]))]).await;
-    let told = wish(&stand, "asks", asks.clone()).await.remove(0);
+    let fixture = HostFixture::with(vec![granting(json!([{"reachable": true}]))]).await;
+    let told = wish(&fixture, "asks", asks.clone()).await.remove(0);
     assert_eq!(told, Ok(json!(true)));
-    let stand = Stand::with(vec![granting(json!([]))]).await;
+    let fixture = HostFixture::with(vec![granting(json!([]))]).await;
     all_refused(
-        &wish(&stand, "asks", asks).await,
+        &wish(&fixture, "asks", asks).await,
         "not granted: ask whether the API server answers",
     );
 }
@@ -383,13 +392,13 @@ async fn whether_the_api_server_answers_is_told_to_whom_it_is_granted() {
 #[tokio::test(start_paused = true)]
 async fn permits_tokens_and_credentials_are_what_the_binding_grants() {
     let grants = json!([{"lock": ["deployment/*"]}, {"mint": ["bootstrap-token"]}, {"credential": true}]);
-    let stand = Stand::with(vec![granting(grants)]).await;
+    let fixture = HostFixture::with(vec![granting(grants)]).await;
     let wishes = json!([
         {"lock": "cluster/a"}, {"mint": "password"}, {"credential": {"chain": []}},
         {"cloud": {"operation": "vm.power", "arguments": {"id": "vm-1"}}},
         {"lock": "deployment/a"}, {"mint": "bootstrap-token"},
     ]);
-    let answers = wish(&stand, "greedy", wishes).await;
+    let answers = wish(&fixture, "greedy", wishes).await;
     // A credential is for identity policies, whatever is granted.
     all_refused(&answers[..4], "not granted");
     assert_eq!(codes(&answers[4..]), [None, None]);
@@ -399,7 +408,7 @@ async fn permits_tokens_and_credentials_are_what_the_binding_grants() {
         "credential",
         "cloud operation vm.power",
     ] {
-        stand.until_said("things", "Ungranted", "True", words).await;
+        fixture.until_said("things", "Ungranted", "True", words).await;
     }
 }
 
@@ -407,9 +416,9 @@ async fn permits_tokens_and_credentials_are_what_the_binding_grants() {
 async fn an_identity_policy_names_no_credentials_of_others() {
     let mut binding = granting(json!([{"credential": true}, {"secrets": {"namespaces": ["system"]}}]));
     binding["spec"]["policies"]["identity"] = json!({"file": "hostile-identity.wasm"});
-    let stand = Stand::with(vec![binding]).await;
-    namespace(&stand, "system").await;
-    namespace(&stand, "victim").await;
+    let fixture = HostFixture::with(vec![binding]).await;
+    namespace(&fixture, "system").await;
+    namespace(&fixture, "victim").await;
     let identity = json!({"kind": "K", "name": "n", "uid": "u"});
     let keys = |namespace: &str| {
         let secret = json!({"identity": identity, "namespace": namespace, "name": "keys", "digest": "d"});
@@ -425,13 +434,13 @@ async fn an_identity_policy_names_no_credentials_of_others() {
     let wishes = json!([keys("victim"), keys("default"), token("victim"), keys("system")]);
     let mut thing = wishing("impostor", &wishes);
     thing["metadata"]["annotations"]["identity"] = "wish".into();
-    stand.apply(&thing).await;
-    let pass = stand.until_passed("impostor", 0, &Outcome::Denied).await;
+    fixture.apply(&thing).await;
+    let pass = fixture.until_passed("impostor", 0, &Outcome::Denied).await;
     let answers = answers(&pass);
     all_refused(&answers[..3], "not granted: credential");
     // Granted, and not there.
     assert_ne!(codes(&answers[3..]), [REFUSED]);
-    assert!(stand.site.vms().is_empty());
+    assert!(fixture.site.vms().is_empty());
 }
 
 /// What a tenant may clone is the cloud's to say.
@@ -440,22 +449,22 @@ async fn a_template_of_another_tenant_makes_no_vm() {
     let mut binding = machines();
     let templates = json!([{"name": "ubuntu", "tenants": ["owner"]}]);
     binding["spec"]["cloud"]["configuration"] = json!({"templates": templates});
-    let stand = Stand::with(vec![binding]).await;
-    namespace(&stand, "owner").await;
-    namespace(&stand, "thief").await;
-    stand.apply(&machine("owner", "web")).await;
-    stand.apply(&machine("thief", "copy")).await;
-    let said = stand
+    let fixture = HostFixture::with(vec![binding]).await;
+    namespace(&fixture, "owner").await;
+    namespace(&fixture, "thief").await;
+    fixture.apply(&machine("owner", "web")).await;
+    fixture.apply(&machine("thief", "copy")).await;
+    let said = fixture
         .until("the refusal", async || {
-            let mut events = stand.events_of("copy").await.into_iter();
+            let mut events = fixture.events_of("copy").await.into_iter();
             events
                 .find(|(reason, _)| reason == "NotAccepted")
                 .map(|(_, said)| said)
         })
         .await;
     assert_eq!(said, "tenant \"thief\" may not clone template \"ubuntu\"");
-    stand.until_machines_run_but("copy").await;
-    let vms = stand.site.vms();
+    fixture.until_machines_run_but("copy").await;
+    let vms = fixture.site.vms();
     assert_eq!(vms.iter().map(|vm| &*vm.tenant).collect::<Vec<_>>(), ["owner"]);
 }
 
@@ -657,15 +666,15 @@ async fn a_permit_of_another_tenant_stands_in_nobodys_way() {
     let slow = json!({"min": "4s", "max": "4s"});
     let mut binding = granting(json!([{"lock": ["deployment/*"]}, {"cloud": ["vm.power"]}]));
     binding["spec"]["cloud"]["configuration"] = json!({"answers": slow});
-    let stand = Stand::with(vec![binding]).await;
-    namespace(&stand, "victim").await;
+    let fixture = HostFixture::with(vec![binding]).await;
+    namespace(&fixture, "victim").await;
     let long =
         json!([{"lock": "deployment/a"}, {"cloud": {"operation": "vm.power", "arguments": {"id": "vm-1"}}}]);
     let mut other = wishing("victim", &long);
     other["metadata"]["namespace"] = "victim".into();
-    stand.apply(&wishing("hog", &long)).await;
+    fixture.apply(&wishing("hog", &long)).await;
     let in_flight = async || {
-        stand
+        fixture
             .host
             .handle
             .view()
@@ -673,11 +682,11 @@ async fn a_permit_of_another_tenant_stands_in_nobodys_way() {
             .filter(|view| view.passes > 0)
             .map(|_| ())
     };
-    stand.until("a pass that holds the lock", in_flight).await;
-    stand.apply(&other).await;
-    stand.apply(&wishing("neighbour", &long)).await;
+    fixture.until("a pass that holds the lock", in_flight).await;
+    fixture.apply(&other).await;
+    fixture.apply(&wishing("neighbour", &long)).await;
     for (name, held) in [("hog", "held"), ("victim", "held"), ("neighbour", "busy")] {
-        let pass = stand.until_passed(name, 0, &Outcome::Published).await;
+        let pass = fixture.until_passed(name, 0, &Outcome::Published).await;
         assert_eq!(answers(&pass)[0], Ok(json!(held)), "{name}");
     }
 }

@@ -10,10 +10,10 @@ use polity_core::merge::Part;
 use polity_core::record::{Outcome, PassRecord, WritePurpose};
 use polity_core::retry::default_wait;
 use polity_core::time::millis;
+use polity_tests::host_fixture::{HostFixture, condition_of, machine, machines, reference, thing, things};
 use polity_tests::simulation::bindings::{MACHINES, WIDGETS, binding, manifest, native};
 use polity_tests::simulation::core_harness::Desk;
 use polity_tests::simulation::native::{failed, step};
-use polity_tests::stand::{Stand, condition_of, machine, machines, reference, thing, things};
 use serde_json::{Value, json};
 
 use super::wishes::namespace;
@@ -39,10 +39,10 @@ fn at_home(name: &str) -> Value {
     thing
 }
 
-async fn fails(stand: &Stand, mischief: &str) -> PassRecord {
-    namespace(stand, mischief).await;
-    stand.apply(&at_home(mischief)).await;
-    let pass = stand.until_passed(mischief, 0, &Outcome::Published).await;
+async fn fails(fixture: &HostFixture, mischief: &str) -> PassRecord {
+    namespace(fixture, mischief).await;
+    fixture.apply(&at_home(mischief)).await;
+    let pass = fixture.until_passed(mischief, 0, &Outcome::Published).await;
     let retry = matches!(
         &pass.next,
         Some(Next::Retry {
@@ -76,30 +76,30 @@ async fn whatever_a_retry_policy_says_is_held_within_the_limits_of_the_binding()
             "said 9223372036854775807 ms; spec.limits.longestWait is 86400000 ms",
         ),
     ];
-    let stand = Stand::with(cases.iter().map(|(mischief, ..)| waiting(mischief)).collect()).await;
+    let fixture = HostFixture::with(cases.iter().map(|(mischief, ..)| waiting(mischief)).collect()).await;
     for (mischief, said, wait, words) in cases {
-        let pass = fails(&stand, mischief).await;
+        let pass = fails(&fixture, mischief).await;
         assert_eq!(
             pass.retry.and_then(|retry| retry.answer),
             Some(Wait::After(said)),
             "{mischief}"
         );
         assert_eq!(pass.wait, Some(Duration::from_millis(wait)), "{mischief}");
-        let message = stand.until_said(mischief, "WaitClamped", "True", words).await;
+        let message = fixture.until_said(mischief, "WaitClamped", "True", words).await;
         assert!(
             message.starts_with(&format!("on {mischief}/{mischief}: ")),
             "{message}"
         );
-        stand.until_said(mischief, "Healthy", "True", "").await;
+        fixture.until_said(mischief, "Healthy", "True", "").await;
     }
     // At once and at once again is as much as any key may pass: a burst of 20, and one each second.
-    let before = stand.host.passes_of("zero").len();
+    let before = fixture.host.passes_of("zero").len();
     tokio::time::sleep(Duration::from_mins(1)).await;
-    let after = stand.host.passes_of("zero").len();
+    let after = fixture.host.passes_of("zero").len();
     assert!(after - before <= 20 + 61, "{before}, {after}");
-    let slowed = stand
+    let slowed = fixture
         .get(&reference(
-            polity_tests::stand::THINGS,
+            polity_tests::host_fixture::THINGS,
             "Thing",
             Some("zero"),
             "zero",
@@ -110,21 +110,21 @@ async fn whatever_a_retry_policy_says_is_held_within_the_limits_of_the_binding()
 
 #[tokio::test(start_paused = true)]
 async fn a_retry_policy_that_says_a_negative_number_is_as_none() {
-    let stand = Stand::with(vec![waiting("negative"), waiting("behave")]).await;
-    let pass = fails(&stand, "negative").await;
+    let fixture = HostFixture::with(vec![waiting("negative"), waiting("behave")]).await;
+    let pass = fails(&fixture, "negative").await;
     assert_eq!(pass.wait, without_a_policy(&pass));
     assert!(
         (750..=1_000).contains(&pass.wait.map_or(0, millis)),
         "{:?}",
         pass.wait
     );
-    stand
+    fixture
         .until_said("negative", "WaitClamped", "True", "said -5000 ms; the host waits")
         .await;
     // As without one, the waits grow.
-    stand
+    fixture
         .until("waits that grow", async || {
-            let passes = stand.host.passes_of("negative");
+            let passes = fixture.host.passes_of("negative");
             passes
                 .iter()
                 .any(|pass| pass.wait > Some(Duration::from_mins(1)))
@@ -132,9 +132,9 @@ async fn a_retry_policy_that_says_a_negative_number_is_as_none() {
         })
         .await;
 
-    let good = fails(&stand, "behave").await;
+    let good = fails(&fixture, "behave").await;
     assert_eq!(good.wait, Some(Duration::from_secs(7)));
-    stand
+    fixture
         .until_said(
             "behave",
             "WaitClamped",
@@ -151,19 +151,19 @@ async fn a_retry_policy_that_faults_is_as_none() {
         ("loop", FaultKind::OutOfFuel, ""),
         ("allocate", FaultKind::OutOfMemory, ""),
     ];
-    let stand = Stand::with(cases.iter().map(|(mischief, ..)| waiting(mischief)).collect()).await;
+    let fixture = HostFixture::with(cases.iter().map(|(mischief, ..)| waiting(mischief)).collect()).await;
     for (mischief, kind, words) in cases {
-        let pass = fails(&stand, mischief).await;
+        let pass = fails(&fixture, mischief).await;
         assert_eq!(pass.wait, without_a_policy(&pass), "{mischief}");
         let fault = pass.retry.and_then(|retry| retry.fault).expect("a fault");
         assert_eq!(fault.kind, kind, "{fault}");
         let said = format!("on {mischief}/{mischief}: {kind:?}");
-        let message = stand.until_said(mischief, "Healthy", "False", &said).await;
+        let message = fixture.until_said(mischief, "Healthy", "False", &said).await;
         assert!(message.contains(words), "{message}");
         // The object itself did nothing wrong.
-        let object = stand
+        let object = fixture
             .get(&reference(
-                polity_tests::stand::THINGS,
+                polity_tests::host_fixture::THINGS,
                 "Thing",
                 Some(mischief),
                 mischief,
@@ -181,10 +181,10 @@ async fn the_limits_of_a_wait_are_the_bindings() {
     wrong["spec"]["limits"] = json!({"shortestWait": 5_000, "longestWait": 1_000});
     let mut never = waiting("century");
     never["spec"]["limits"]["longestWait"] = json!(0);
-    let stand = Stand::with(vec![bound.clone()]).await;
-    stand.open_bindings().await;
-    assert_eq!(fails(&stand, "behave").await.wait, Some(Duration::from_secs(5)));
-    stand
+    let fixture = HostFixture::with(vec![bound.clone()]).await;
+    fixture.open_bindings().await;
+    assert_eq!(fails(&fixture, "behave").await.wait, Some(Duration::from_secs(5)));
+    fixture
         .until_said(
             "behave",
             "WaitClamped",
@@ -194,8 +194,8 @@ async fn the_limits_of_a_wait_are_the_bindings() {
         .await;
     // The next wait begins under other limits, and what is said of it is said anew.
     bound["spec"]["limits"] = json!({"shortestWait": 9_000, "longestWait": 60_000});
-    stand.apply(&bound).await;
-    stand
+    fixture.apply(&bound).await;
+    fixture
         .until_said(
             "behave",
             "WaitClamped",
@@ -204,8 +204,8 @@ async fn the_limits_of_a_wait_are_the_bindings() {
         )
         .await;
 
-    stand.apply(&wrong).await;
-    stand
+    fixture.apply(&wrong).await;
+    fixture
         .until_said(
             "zero",
             "Loaded",
@@ -213,38 +213,38 @@ async fn the_limits_of_a_wait_are_the_bindings() {
             "spec.limits.shortestWait: 5000 ms is more than",
         )
         .await;
-    stand.apply(&never).await;
-    stand
+    fixture.apply(&never).await;
+    fixture
         .until_said("century", "Loaded", "False", "spec.limits.longestWait: 0 would")
         .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_waits_for_a_century_is_freed_by_another_policy() {
-    let stand = Stand::with(vec![waiting("century")]).await;
-    let first = fails(&stand, "century").await;
+    let fixture = HostFixture::with(vec![waiting("century")]).await;
+    let first = fails(&fixture, "century").await;
     let mut mended = waiting("century");
     mended["spec"]["policies"]["retry"]["configuration"]["mischief"] = "behave".into();
-    stand.apply(&mended).await;
-    let second = stand.until_passed("century", 1, &Outcome::Published).await;
+    fixture.apply(&mended).await;
+    let second = fixture.until_passed("century", 1, &Outcome::Published).await;
     assert_eq!(second.causes, [Cause::Due]);
     assert!(second.started.boot - first.ended.boot < Duration::from_secs(10));
     assert_eq!(second.wait, Some(Duration::from_secs(7)));
-    stand.until_said("century", "WaitClamped", "False", "").await;
+    fixture.until_said("century", "WaitClamped", "False", "").await;
     // And by none at all.
-    stand.apply(&waiting("century")).await;
-    let far = stand.site.clock.now().boot + Duration::from_hours(12);
-    stand
+    fixture.apply(&waiting("century")).await;
+    let far = fixture.site.clock.now().boot + Duration::from_hours(12);
+    fixture
         .until("a long wait", async || {
-            let view = stand.host.handle.view().await?;
+            let view = fixture.host.handle.view().await?;
             view.keys.iter().any(|(_, key)| key.due > Some(far)).then_some(())
         })
         .await;
     let mut alone = waiting("century");
     alone["spec"]["policies"]["retry"] = Value::Null;
-    let passes = stand.host.passes_of("century").len();
-    stand.apply(&alone).await;
-    let last = stand.until_passed("century", passes, &Outcome::Published).await;
+    let passes = fixture.host.passes_of("century").len();
+    fixture.apply(&alone).await;
+    let last = fixture.until_passed("century", passes, &Outcome::Published).await;
     assert!(last.started.boot < far);
     assert_eq!(last.retry, None);
 }
@@ -338,61 +338,63 @@ async fn an_identity_policy_that_faults_lets_nothing_through() {
         ("invent", FaultKind::BadOutput),
         ("release", FaultKind::BadOutput),
     ];
-    let stand = Stand::with(vec![guarded()]).await;
+    let fixture = HostFixture::with(vec![guarded()]).await;
     for (mischief, _) in cases {
-        stand.apply(&judged(mischief, mischief)).await;
+        fixture.apply(&judged(mischief, mischief)).await;
     }
-    stand.apply(&judged("good", "behave")).await;
+    fixture.apply(&judged("good", "behave")).await;
     for (mischief, kind) in cases {
-        let pass = stand
+        let pass = fixture
             .until(&format!("a second fault of {mischief}"), async || {
-                stand.host.passes_of(mischief).into_iter().nth(1)
+                fixture.host.passes_of(mischief).into_iter().nth(1)
             })
             .await;
         assert_eq!(fault(&pass), Some(kind), "{mischief}: {:?}", pass.roles[0].fault);
-        let quarantined = stand
+        let quarantined = fixture
             .until(&format!("the condition of {mischief}"), async || {
-                let object = stand.get(&of_machine(mischief)).await;
+                let object = fixture.get(&of_machine(mischief)).await;
                 condition_of(&object, "polity.dev/Quarantined").cloned()
             })
             .await;
         let message = quarantined["message"].as_str().unwrap_or_default();
         assert!(message.starts_with(&format!("{kind:?}: ")), "{message}");
-        let events = stand.events_of(mischief).await;
+        let events = fixture.events_of(mischief).await;
         assert!(
             events
                 .iter()
                 .any(|(reason, said)| reason == "PolicyFault" && said == message),
             "{events:?}"
         );
-        let object = stand.get(&of_machine(mischief)).await;
+        let object = fixture.get(&of_machine(mischief)).await;
         assert_eq!(object["metadata"]["finalizers"], Value::Null);
         assert_eq!(object["status"]["phase"], Value::Null);
     }
-    stand.until_said("machines", "Healthy", "False", "default/").await;
+    fixture
+        .until_said("machines", "Healthy", "False", "default/")
+        .await;
     // The same policy lets through whom it judges well, and nobody else has a VM.
-    stand
+    fixture
         .until("the good one runs", async || {
-            (stand.get(&of_machine("good")).await["status"]["phase"] == "Running").then_some(())
+            (fixture.get(&of_machine("good")).await["status"]["phase"] == "Running").then_some(())
         })
         .await;
     for (mischief, _) in cases {
-        stand
+        fixture
             .host
             .passes_of(mischief)
             .iter()
             .for_each(let_nothing_through);
     }
-    let vms = stand.site.vms();
+    let vms = fixture.site.vms();
     assert_eq!(vms.len(), 1, "{vms:?}");
     assert_eq!(vms[0].account.as_deref(), Some("111111111111"));
 
     let mut mended = judged("panic", "behave");
     mended["metadata"]["annotations"]["request.polity.dev/look"] = "1".into();
-    stand.apply(&mended).await;
-    stand
+    fixture.apply(&mended).await;
+    fixture
         .until("the mended one runs", async || {
-            let object = stand.get(&of_machine("panic")).await;
+            let object = fixture.get(&of_machine("panic")).await;
             let clear = condition_of(&object, "polity.dev/Quarantined").is_none();
             (clear && object["status"]["phase"] == "Running").then_some(())
         })
@@ -401,56 +403,56 @@ async fn an_identity_policy_that_faults_lets_nothing_through() {
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_ran_is_left_as_it_is_while_its_identity_policy_faults() {
-    let stand = Stand::with(vec![guarded()]).await;
-    stand.apply(&judged("vm", "behave")).await;
-    stand.until_machines_run().await;
-    let vms = stand.site.vms();
-    let runs = stand.get(&of_machine("vm")).await;
+    let fixture = HostFixture::with(vec![guarded()]).await;
+    fixture.apply(&judged("vm", "behave")).await;
+    fixture.until_machines_run().await;
+    let vms = fixture.site.vms();
+    let runs = fixture.get(&of_machine("vm")).await;
     let mut bad = judged("vm", "panic");
     bad["spec"]["numCPUs"] = 8.into();
-    let passes = stand.host.passes_of("vm").len();
-    stand.apply(&bad).await;
-    stand.delete(&of_machine("vm")).await;
-    stand
+    let passes = fixture.host.passes_of("vm").len();
+    fixture.apply(&bad).await;
+    fixture.delete(&of_machine("vm")).await;
+    fixture
         .until("faults", async || {
-            (stand.host.passes_of("vm").len() > passes + 4).then_some(())
+            (fixture.host.passes_of("vm").len() > passes + 4).then_some(())
         })
         .await;
-    stand.host.passes_of("vm")[passes..]
+    fixture.host.passes_of("vm")[passes..]
         .iter()
         .for_each(let_nothing_through);
-    let held = stand.get(&of_machine("vm")).await;
+    let held = fixture.get(&of_machine("vm")).await;
     assert_eq!(held["metadata"]["finalizers"], runs["metadata"]["finalizers"]);
-    assert_eq!(stand.site.vms(), vms);
+    assert_eq!(fixture.site.vms(), vms);
 
     bad["metadata"]["annotations"] = json!({"identity": "behave", "request.polity.dev/look": "1"});
-    stand.apply(&bad).await;
-    stand
+    fixture.apply(&bad).await;
+    fixture
         .until("it is gone", async || {
-            stand.get(&of_machine("vm")).await.is_null().then_some(())
+            fixture.get(&of_machine("vm")).await.is_null().then_some(())
         })
         .await;
-    assert!(stand.site.vms().is_empty());
+    assert!(fixture.site.vms().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_of_another_pass_is_granted_to_nobody() {
-    let stand = Stand::with(vec![guarded()]).await;
-    stand.apply(&judged("rich", "behave")).await;
-    stand.until_machines_run().await;
-    let pass = stand.host.passes_of("rich").remove(0);
+    let fixture = HostFixture::with(vec![guarded()]).await;
+    fixture.apply(&judged("rich", "behave")).await;
+    fixture.until_machines_run().await;
+    let pass = fixture.host.passes_of("rich").remove(0);
     let credential = super::wishes::answers(&pass).remove(0).expect("a session");
     let handle = credential["handle"].as_str().expect("a handle");
 
     let mut thief = judged("thief", "steal");
     thief["metadata"]["annotations"]["handle"] = handle.into();
-    stand.apply(&thief).await;
-    let pass = stand.until_passed("thief", 0, &Outcome::Faulted).await;
+    fixture.apply(&thief).await;
+    let pass = fixture.until_passed("thief", 0, &Outcome::Faulted).await;
     let_nothing_through(&pass);
     let message = pass.roles[0].fault.as_ref().map(|fault| fault.message.clone());
     assert_eq!(
         message.as_deref(),
         Some("the policy granted a handle that no ask of this pass returned")
     );
-    assert_eq!(stand.site.vms().len(), 1);
+    assert_eq!(fixture.site.vms().len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use polity_core::contract::{Answer, Code};
 use polity_core::record::{Outcome, PassRecord};
-use polity_tests::stand::{Stand, thing, things};
+use polity_tests::host_fixture::{HostFixture, thing, things};
 use serde_json::{Value, json};
 
 /// Governs Things by a policy that makes their wishes, with these grants and the simulated cloud.
@@ -14,9 +14,9 @@ pub(crate) fn granting(grants: Value) -> Value {
 }
 
 /// A namespace.
-pub(crate) async fn namespace(stand: &Stand, name: &str) {
+pub(crate) async fn namespace(fixture: &HostFixture, name: &str) {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    stand.apply(&namespace).await;
+    fixture.apply(&namespace).await;
 }
 
 /// A Thing with these wishes.
@@ -27,9 +27,9 @@ pub(crate) fn wishing(name: &str, wishes: &Value) -> Value {
 }
 
 /// What a new Thing of this name was answered to its wishes, in their order.
-pub(crate) async fn wish(stand: &Stand, name: &str, wishes: Value) -> Vec<Answer> {
-    stand.apply(&wishing(name, &wishes)).await;
-    let pass = stand.until_passed(name, 0, &Outcome::Published).await;
+pub(crate) async fn wish(fixture: &HostFixture, name: &str, wishes: Value) -> Vec<Answer> {
+    fixture.apply(&wishing(name, &wishes)).await;
+    let pass = fixture.until_passed(name, 0, &Outcome::Published).await;
     let answers = answers(&pass);
     assert_eq!(
         answers.len(),

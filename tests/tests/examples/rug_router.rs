@@ -2,8 +2,8 @@
 
 use polity_core::contract::{Act, Request};
 use polity_core::record::PassRecord;
+use polity_tests::host_fixture::condition_of;
 use polity_tests::passes::edges_of;
-use polity_tests::stand::condition_of;
 use serde_json::Value;
 
 /// Requires that the router took these edges in this order, whatever else it did.

@@ -3,7 +3,7 @@
 use polity::manifests::Manifests;
 use polity_core::contract::ObjectRef;
 use polity_tests::guests;
-use polity_tests::stand::reference;
+use polity_tests::host_fixture::reference;
 use serde_json::{Value, json};
 
 use crate::hostile::stage::{Stage, crd, described, manifest, with_retry};
@@ -308,7 +308,7 @@ async fn install(stage: &Stage, row: &Describe) {
     };
     let file = format!("{}.wasm", row.name);
     stage
-        .stand
+        .fixture
         .put(&file, &described(guests::verbatim_retry(), &whole));
     let manifests = Manifests {
         bindings: vec![with_retry(row.name)],
@@ -316,11 +316,11 @@ async fn install(stage: &Stage, row: &Describe) {
     };
     // What it says, the binding's status says too.
     let _ = stage
-        .stand
+        .fixture
         .site
         .try_apply(&manifests, polity::install::Target::Standalone)
         .await;
-    let _ = stage.stand.try_apply(&with_retry(row.name)).await;
+    let _ = stage.fixture.try_apply(&with_retry(row.name)).await;
 }
 
 async fn look(stage: &Stage, installed: Installed) -> Value {
@@ -328,7 +328,7 @@ async fn look(stage: &Stage, installed: Installed) -> Value {
         .contains(&installed.kind)
         .then_some("default");
     let named: ObjectRef = reference(installed.api_version, installed.kind, namespace, installed.name);
-    let mut found = stage.stand.get(&named).await;
+    let mut found = stage.fixture.get(&named).await;
     if let Some(metadata) = found["metadata"].as_object_mut() {
         metadata.remove("managedFields");
     }
@@ -338,7 +338,7 @@ async fn look(stage: &Stage, installed: Installed) -> Value {
 /// What a binding says of itself.
 async fn says(stage: &Stage, name: &str) -> Vec<Value> {
     let object = stage
-        .stand
+        .fixture
         .get(&reference("polity.dev/v1alpha1", "PolicyBinding", None, name))
         .await;
     object["status"]["conditions"]

@@ -2,7 +2,7 @@
 
 use polity_core::contract::{Answer, Role};
 use polity_core::record::{Outcome, PassRecord};
-use polity_tests::stand::{condition_of, reference};
+use polity_tests::host_fixture::{condition_of, reference};
 use serde_json::{Value, json};
 
 use crate::hostile::row::{Before, Expect, Row};
@@ -52,9 +52,9 @@ async fn prepare(stage: &Stage, kind: &str, annotation: &str, row: &Row) {
         json!({"answer": nothing(), annotation: first}),
     );
     object["metadata"]["finalizers"] = json!([KEEP]);
-    stage.stand.apply(&object).await;
+    stage.fixture.apply(&object).await;
     stage
-        .stand
+        .fixture
         .until(&format!("a first pass of {name}"), async || {
             (!stage.passes(&name).is_empty()).then_some(())
         })
@@ -63,11 +63,11 @@ async fn prepare(stage: &Stage, kind: &str, annotation: &str, row: &Row) {
     match row.before {
         Before::Pending => {
             stage
-                .stand
+                .fixture
                 .write_status(&named, &json!({"pending": [pending_entry()]}))
                 .await
         }
-        Before::Deleting => stage.stand.delete(&named).await,
+        Before::Deleting => stage.fixture.delete(&named).await,
         Before::Quarantined | Before::New => {}
     }
 }
@@ -80,7 +80,7 @@ async fn begin(stage: &Stage, kind: &str, annotation: &str, row: &Row) -> usize 
     let mut object = puppet(kind, OFFENDERS, &name, annotations);
     object["metadata"]["finalizers"] = json!([KEEP]);
     let before = stage.passes(&name).len();
-    stage.stand.apply(&object).await;
+    stage.fixture.apply(&object).await;
     before
 }
 
@@ -147,7 +147,7 @@ fn last_answer(pass: &PassRecord) -> Option<Answer> {
 async fn harmless(stage: &Stage, kind: &str, row: &Row) -> Result<(), String> {
     let name = row.object();
     let object = stage
-        .stand
+        .fixture
         .get(&reference(PUPPETS, kind, Some(OFFENDERS), &name))
         .await;
     let ensure = |holds: bool, why: &str| match holds {
@@ -167,7 +167,7 @@ async fn harmless(stage: &Stage, kind: &str, row: &Row) -> Result<(), String> {
     )?;
     let pending = object["status"]["pending"].to_string();
     ensure(!pending.contains("forged"), "a pending entry is forged")?;
-    for (reason, message) in stage.stand.events_of(&name).await {
+    for (reason, message) in stage.fixture.events_of(&name).await {
         let said = format!("an Event {reason:.200?}: {message:.80?}");
         let bounded = reason.chars().count() <= REASON && message.chars().count() <= MESSAGE;
         ensure(bounded, &format!("{said} is too long"))?;
@@ -185,8 +185,8 @@ async fn unharmed(stage: &Stage) -> Vec<String> {
             wrong.push(format!("{why}: {object}"));
         }
     };
-    let stand = &stage.stand;
-    let victim = stand.get(&stage.puppet("victim")).await;
+    let fixture = &stage.fixture;
+    let victim = fixture.get(&stage.puppet("victim")).await;
     let metadata = &victim["metadata"];
     ensure(
         metadata["finalizers"]
@@ -216,7 +216,7 @@ async fn unharmed(stage: &Stage) -> Vec<String> {
         "pending entries of the victim",
         &victim,
     );
-    let web = stand.get(&reference("v1", "Pod", Some(OFFENDERS), "web")).await;
+    let web = fixture.get(&reference("v1", "Pod", Some(OFFENDERS), "web")).await;
     ensure(
         web["spec"]["ephemeralContainers"].is_null(),
         "the Pod runs what nobody asked for",
@@ -229,9 +229,9 @@ async fn unharmed(stage: &Stage) -> Vec<String> {
     );
     let told = format!(
         "{:?}{:?}{:?}",
-        stand.site.vms(),
-        stand.site.effects(),
-        stand.site.pool_machines()
+        fixture.site.vms(),
+        fixture.site.effects(),
+        fixture.site.pool_machines()
     );
     ensure(
         !told.contains(CANARY),

@@ -138,8 +138,8 @@ async fn what_a_component_takes_is_counted_over_all_its_instances() {
     let rows = rows();
     for row in rows.iter().filter(|row| crate::hostile::is_chosen(row.name)) {
         let file = format!("{}.wasm", row.name);
-        stage.stand.put(&file, &beside(&row.module, row.times));
-        stage.stand.apply(&with_retry(row.name)).await;
+        stage.fixture.put(&file, &beside(&row.module, row.times));
+        stage.fixture.apply(&with_retry(row.name)).await;
         let loaded = stage.loaded(row.name).await;
         let message = loaded["message"].as_str().unwrap_or_default();
         if loaded["status"] != "False" || !row.words.iter().any(|word| message.contains(word)) {

@@ -3,7 +3,7 @@
 use polity_core::fault::FaultKind;
 use polity_core::record::Outcome;
 use polity_core::time::millis;
-use polity_tests::stand::condition_of;
+use polity_tests::host_fixture::condition_of;
 use serde_json::{Value, json};
 
 use crate::hostile::row::Wait;
@@ -60,15 +60,15 @@ fn waiting(row: &Wait) -> Value {
 #[tokio::test(start_paused = true)]
 async fn whatever_a_retry_policy_says_its_object_waits_within_bounds() {
     let stage = Stage::with(rows().iter().map(waiting).collect()).await;
-    let stand = &stage.stand;
-    stand.apply(&crate::hostile::stage::crd("Waiter")).await;
+    let fixture = &stage.fixture;
+    fixture.apply(&crate::hostile::stage::crd("Waiter")).await;
     for row in rows() {
-        stand
+        fixture
             .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": row.name}}))
             .await;
         let object = json!({"apiVersion": PUPPETS, "kind": "Waiter",
             "metadata": {"namespace": row.name, "name": row.name}});
-        stand.apply(&object).await;
+        fixture.apply(&object).await;
     }
     stage.play().await;
     for row in rows() {
@@ -92,8 +92,8 @@ async fn whatever_a_retry_policy_says_its_object_waits_within_bounds() {
         );
         // A burst of 20, and one each second.
         assert!(passes.len() <= 20 + 62, "{}: {} passes", row.name, passes.len());
-        let named = polity_tests::stand::reference(PUPPETS, "Waiter", Some(row.name), row.name);
-        let object = stand.get(&named).await;
+        let named = polity_tests::host_fixture::reference(PUPPETS, "Waiter", Some(row.name), row.name);
+        let object = fixture.get(&named).await;
         assert_eq!(
             condition_of(&object, "polity.dev/Quarantined"),
             None,

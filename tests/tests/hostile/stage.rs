@@ -8,7 +8,7 @@ use polity_core::contract::ObjectRef;
 use polity_core::record::PassRecord;
 use polity_core::time::Boot;
 use polity_tests::guests;
-use polity_tests::stand::{Stand, THINGS, condition_of, reference};
+use polity_tests::host_fixture::{HostFixture, THINGS, condition_of, reference};
 use serde_json::{Value, json};
 
 /// The `apiVersion` of the kinds that hostile policies govern.
@@ -129,7 +129,7 @@ pub(crate) fn wards() -> Value {
 
 /// Things of a policy that has nothing to do with the others; they fail, and try again every 7 s.
 fn things() -> Value {
-    let mut binding = polity_tests::stand::things();
+    let mut binding = polity_tests::host_fixture::things();
     let policies = &mut binding["spec"]["policies"];
     policies["lifecycle"]["configuration"] = json!({"mischief": "fail"});
     policies["retry"] = json!({"file": "hostile-retry.wasm", "configuration": {"mischief": "behave"}});
@@ -150,7 +150,7 @@ pub(crate) fn nothing() -> String {
 /// A host with neighbours that pass all the time, and what offenders might harm.
 pub(crate) struct Stage {
     /// The host.
-    pub(crate) stand: Stand,
+    pub(crate) fixture: HostFixture,
     /// When the neighbours began, by the host's clock.
     began: Boot,
 }
@@ -158,7 +158,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// A host with these bindings beside that of the neighbours.
     pub(crate) async fn with(bindings: Vec<Value>) -> Self {
-        let stand = Stand::with(Vec::new()).await;
+        let fixture = HostFixture::with(Vec::new()).await;
         let puppet = json!({"crd": crd("Puppet"), "finalizer": FINALIZER});
         let ward = json!({"crd": crd("Ward")});
         for (file, policy, role, writes, more) in [
@@ -188,25 +188,25 @@ impl Stage {
             for (field, value) in more.as_object().into_iter().flatten() {
                 manifest[field] = value.clone();
             }
-            stand.put(file, &described(policy, &manifest));
+            fixture.put(file, &described(policy, &manifest));
         }
-        stand.put("retry.wasm", guests::verbatim_retry());
+        fixture.put("retry.wasm", guests::verbatim_retry());
         let bindings = [vec![puppets(), things()], bindings].concat();
         let manifests = Manifests {
             bindings,
             ..Manifests::default()
         };
-        stand.site.apply(&manifests).await;
+        fixture.site.apply(&manifests).await;
         for namespace in [OFFENDERS, NEIGHBOURS] {
             let metadata = json!({"name": namespace});
-            stand
+            fixture
                 .apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
                 .await;
         }
-        stand.until_said("puppets", "Loaded", "True", "").await;
-        stand.until_said("things", "Loaded", "True", "").await;
+        fixture.until_said("puppets", "Loaded", "True", "").await;
+        fixture.until_said("things", "Loaded", "True", "").await;
         let mut stage = Stage {
-            stand,
+            fixture,
             began: Boot::default(),
         };
         stage.victims().await;
@@ -216,7 +216,7 @@ impl Stage {
 
     /// What is theirs alone: a Secret, a Pod, a ConfigMap, and a Puppet with a create under way.
     async fn victims(&self) {
-        let stand = &self.stand;
+        let fixture = &self.fixture;
         let metadata = |name: &str| json!({"namespace": OFFENDERS, "name": name});
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata("canary"),
             "stringData": {"k": CANARY}});
@@ -224,13 +224,13 @@ impl Stage {
             "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("plan"), "data": {"a": "b"}});
         for object in [secret, pod, map] {
-            stand.apply(&object).await;
+            fixture.apply(&object).await;
         }
         let mut victim = puppet("Puppet", OFFENDERS, "victim", json!({"answer": nothing()}));
         victim["metadata"]["finalizers"] = json!([FINALIZER, KEEP]);
-        stand.apply(&victim).await;
+        fixture.apply(&victim).await;
         let pending = json!({"pending": [pending_entry()]});
-        stand.write_status(&self.puppet("victim"), &pending).await;
+        fixture.write_status(&self.puppet("victim"), &pending).await;
     }
 
     async fn neighbours(&mut self) {
@@ -238,9 +238,9 @@ impl Stage {
         let neighbour = puppet("Puppet", NEIGHBOURS, "same-policy", json!({"answer": looks}));
         let thing = json!({"apiVersion": THINGS, "kind": "Thing",
             "metadata": {"namespace": NEIGHBOURS, "name": "other-policy"}});
-        self.began = self.stand.site.clock.now().boot;
-        self.stand.apply(&neighbour).await;
-        self.stand.apply(&thing).await;
+        self.began = self.fixture.site.clock.now().boot;
+        self.fixture.apply(&neighbour).await;
+        self.fixture.apply(&thing).await;
     }
 
     /// Names a Puppet of the offenders.
@@ -255,9 +255,9 @@ impl Stage {
     pub(crate) async fn play(&self) {
         let end = self.began + PLAYED;
         loop {
-            let now = self.stand.site.clock.now().boot;
+            let now = self.fixture.site.clock.now().boot;
             assert!(
-                !self.stand.host.has_ended(),
+                !self.fixture.host.has_ended(),
                 "the host ended after {:?}",
                 now - self.began
             );
@@ -272,7 +272,7 @@ impl Stage {
     pub(crate) async fn loaded(&self, name: &str) -> Value {
         let named = reference("polity.dev/v1alpha1", "PolicyBinding", None, name);
         for _ in 0..120 {
-            let binding = self.stand.get(&named).await;
+            let binding = self.fixture.get(&named).await;
             if let Some(loaded) = condition_of(&binding, "Loaded") {
                 return loaded.clone();
             }
@@ -285,14 +285,14 @@ impl Stage {
     pub(crate) fn passes_of_neighbours(&self) -> [usize; 2] {
         let end = self.began + PLAYED;
         ["same-policy", "other-policy"].map(|name| {
-            let passes = self.stand.host.passes_of(name);
+            let passes = self.fixture.host.passes_of(name);
             passes.iter().filter(|pass| pass.started.boot < end).count()
         })
     }
 
     /// The passes of an offender.
     pub(crate) fn passes(&self, name: &str) -> Vec<PassRecord> {
-        self.stand.host.passes_of(name)
+        self.fixture.host.passes_of(name)
     }
 }
 

@@ -3,9 +3,9 @@
 
 use polity_core::contract::{Kind, ObjectRef};
 use polity_core::record::{Outcome, PassRecord};
+use polity_tests::host_fixture::{condition_of, reference};
 use polity_tests::host_harness::capa::{CAPA, grants};
 use polity_tests::simulation::bindings::MACHINES;
-use polity_tests::stand::{condition_of, reference};
 use serde_json::{Value, json};
 
 use crate::real_stories::scene::{Scene, Setting, alike, calls, changes, condition, named, session, took};

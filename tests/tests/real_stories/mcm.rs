@@ -4,8 +4,8 @@ use polity_core::call::Write;
 use polity_core::contract::{Act, Code, Effect, Eviction, Kind, Next, ObjectRef, Precondition};
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
+use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::mcm::{self, MCM};
-use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
 use crate::real_stories::scene::{Scene, Setting, alike, calls, changes, condition, named, took};

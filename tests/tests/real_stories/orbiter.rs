@@ -12,11 +12,11 @@ use polity_core::contract::{Act, Event, EventType, ObjectRef, Request as PolicyR
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, Unix};
 use polity_sim::{Happened, PoolMachine, Simulated as _};
+use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::backend::{account_of, allow_agent};
 use polity_tests::host_harness::orbiter::{self, ORBITER};
 use polity_tests::host_harness::{LEASE, Site};
 use polity_tests::kubernetes::{Assets, KubeServer};
-use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
 use crate::real_stories::scene::{Scene, Setting, alike, condition, named, took};

@@ -2,8 +2,8 @@
 
 use polity_core::contract::{Next, ObjectRef};
 use polity_sim::{RouterView, Sim, Simulated as _};
+use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::rug::{self, RUG, binding, mac, port, ports, router};
-use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
 use crate::real_stories::scene::{Scene, Setting, alike, changes, condition, named};

@@ -405,7 +405,7 @@ pub(crate) fn named(object: &Value) -> ObjectRef {
 
 /// Status and reason of a condition.
 pub(crate) fn condition(object: &Value, kind: &str) -> Value {
-    let found = polity_tests::stand::condition_of(object, kind);
+    let found = polity_tests::host_fixture::condition_of(object, kind);
     found.map_or(Value::Null, |found| json!([found["status"], found["reason"]]))
 }
 

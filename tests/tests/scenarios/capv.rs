@@ -6,11 +6,11 @@ use polity_core::contract::{Code, Next};
 use polity_core::time::{Boot, millis};
 use polity_sdk::{RECONCILE_FAILED, RECONCILED};
 use polity_sim::Happened;
+use polity_tests::host_fixture::condition_of;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::seeds::binding;
 use polity_tests::host_harness::story::{Story, edges};
 use polity_tests::specified::capv;
-use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
 
 use crate::scenarios::scenarios;

@@ -6,6 +6,7 @@ use polity::manifests::Manifests;
 use polity_core::projection;
 use polity_core::record::PassRecord;
 use polity_sim::{Effect, VmView};
+use polity_tests::host_fixture::{condition_of, reference};
 use polity_tests::host_harness::backend::Backend;
 pub(crate) use polity_tests::host_harness::capa::CAPA;
 use polity_tests::host_harness::story::{Story, edges};
@@ -13,7 +14,6 @@ use polity_tests::host_harness::{capa, mcm, seeds};
 use polity_tests::passes::edges_of;
 pub(crate) use polity_tests::passes::{calls, lifecycle_ran, session};
 use polity_tests::simulation::bindings::MACHINES;
-use polity_tests::stand::{condition_of, reference};
 use serde_json::{Value, json};
 
 pub(crate) const CONTROLLER: &str = "AWSClusterControllerIdentity";

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use polity_tests::host_fixture::condition_of;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::mcm as specified;
-use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
 
 use super::fixture::*;
@@ -294,7 +294,7 @@ async fn mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon(on: &dyn Backen
 async fn mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone(on: &dyn Backend) {
     let mut story = running(on, json!({}), json!({})).await;
     another(&story, "m-2").await;
-    let other = polity_tests::stand::reference("v1", "Node", None, "node-m-2");
+    let other = polity_tests::host_fixture::reference("v1", "Node", None, "node-m-2");
     let before = story.site.get(&other).await;
     let done = story.passes().len();
     story

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use polity_core::time::millis;
+use polity_tests::host_fixture::{condition_of, reference};
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::mcm as specified;
-use polity_tests::stand::{condition_of, reference};
 use serde_json::{Value, json};
 
 use super::fixture::*;

@@ -6,11 +6,11 @@ use polity_core::contract::{Next, RetryClass};
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
 use polity_sim::Happened;
+use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::mcm;
 use polity_tests::host_harness::story::{Story, edges};
 use polity_tests::simulation::store::merge;
-use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
 /// Where the phase of a machine stands.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use polity_core::time::millis;
+use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::mcm;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::mcm as specified;
-use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
 use super::fixture::*;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
+use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::mcm;
 use polity_tests::specified::mcm as specified;
-use polity_tests::stand::reference;
 use serde_json::json;
 
 use super::fixture::*;

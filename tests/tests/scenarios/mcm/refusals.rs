@@ -1,11 +1,11 @@
 //! What bad input gets: a condition with a clear reason, the long period, and no cloud call.
 
 use polity_core::contract::{Question, Request};
+use polity_tests::host_fixture::{condition_of, reference};
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::mcm;
 use polity_tests::host_harness::story::Story;
 use polity_tests::specified::mcm as specified;
-use polity_tests::stand::{condition_of, reference};
 use serde_json::{Value, json};
 
 use super::fixture::*;

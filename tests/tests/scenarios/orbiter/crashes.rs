@@ -320,7 +320,7 @@ async fn erratum_06(on: &dyn Backend) {
     let before = cluster.work();
     let version = |version: &str| json!({"spec": {"versions": {"kubernetes": version}}});
     cluster.story.edit(version(NEW)).await;
-    let node = polity_tests::stand::reference("v1", "Node", None, "o-cp-0");
+    let node = polity_tests::host_fixture::reference("v1", "Node", None, "o-cp-0");
     let first = async |story: &Story| story.site.get(&node).await.unwrap_or_default();
     let told = async |story: &Story| told_by(&first(story).await, DESIRED) == NEW;
     cluster.until("the first node is told", told).await;

@@ -13,6 +13,7 @@ use polity_core::contract::{Act, Next, Request};
 use polity_core::record::PassRecord;
 use polity_core::time::Boot;
 use polity_sim::{Happened, PoolMachine, Simulated as _};
+use polity_tests::host_fixture::{condition_of, reference};
 use polity_tests::host_harness;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::orbiter::{self, ORBITER};
@@ -20,7 +21,6 @@ use polity_tests::host_harness::story::{Story, edges};
 use polity_tests::simulation::scenario::Rates;
 use polity_tests::simulation::seed::Chance;
 use polity_tests::simulation::store::merge;
-use polity_tests::stand::{condition_of, reference};
 use serde_json::{Value, json};
 
 /// The annotations by which orbiter and the agents talk.

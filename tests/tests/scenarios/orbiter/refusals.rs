@@ -256,7 +256,7 @@ async fn a_node_of_somebody_else_is_not_taken_for_a_machine_s(on: &dyn Backend) 
         uid,
         "it is not ours to delete"
     );
-    let node = polity_tests::stand::reference("v1", "Node", None, "o-w-1");
+    let node = polity_tests::host_fixture::reference("v1", "Node", None, "o-w-1");
     fixture.site.delete(&node, None).await.expect("it is there");
     fixture.settles_again().await;
     assert_eq!(

@@ -4,12 +4,12 @@ use polity_core::contract::Next;
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
 use polity_sim::{Happened, PortView, RouterView, Sim, Simulated as _};
+use polity_tests::host_fixture::condition_of;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::rug;
 pub(crate) use polity_tests::host_harness::rug::{mac, port};
 use polity_tests::host_harness::story::{Story, edges};
 use polity_tests::simulation::store::merge;
-use polity_tests::stand::condition_of;
 use serde_json::{Value, json};
 
 /// A poll of a router that is as it should be.

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
+use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::rug;
 use polity_tests::host_harness::story::Story;
-use polity_tests::stand::reference;
 use serde_json::{Value, json};
 
 use super::network::*;

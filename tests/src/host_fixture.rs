@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 const LOOKS: u32 = 4 * 3_600;
 
 /// A host that runs.
-pub struct Stand {
+pub struct HostFixture {
     /// Its cluster and cloud.
     pub site: Site,
     /// The host.
@@ -32,7 +32,7 @@ pub struct Stand {
     policies: tempfile::TempDir,
 }
 
-impl Stand {
+impl HostFixture {
     /// A host with these bindings, whose folder holds `capv-machine.wasm`, `hostile.wasm` and its kin.
     ///
     /// # Panics
@@ -42,24 +42,24 @@ impl Stand {
         let mut site = Site::new(1, None);
         site.load_from(policies.path());
         site.connect();
-        let stand = Stand {
+        let fixture = HostFixture {
             host: site.start(),
             site,
             policies,
         };
-        stand.put("capv-machine.wasm", guests::capv_machine());
-        stand.put("hostile.wasm", guests::hostile());
-        stand.put("hostile-identity.wasm", guests::hostile_identity());
-        stand.put("hostile-retry.wasm", guests::hostile_retry());
-        stand.put("hostile-driver.wasm", guests::hostile_driver());
-        stand
+        fixture.put("capv-machine.wasm", guests::capv_machine());
+        fixture.put("hostile.wasm", guests::hostile());
+        fixture.put("hostile-identity.wasm", guests::hostile_identity());
+        fixture.put("hostile-retry.wasm", guests::hostile_retry());
+        fixture.put("hostile-driver.wasm", guests::hostile_driver());
+        fixture
             .site
             .apply(&Manifests {
                 bindings,
                 ..Manifests::default()
             })
             .await;
-        stand
+        fixture
     }
 
     /// Where a file of the policy folder lies.
