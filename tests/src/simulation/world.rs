@@ -42,7 +42,7 @@ const SETTLES_WITHIN: u64 = 45 * 60_000;
 const LOOK_EVERY: u64 = 500;
 
 /// Something that happens at a time.
-enum Happening {
+enum Event {
     /// An input reaches a process.
     Deliver(usize, u32, Input),
     /// A watch says something, unless its connection broke since.
@@ -108,7 +108,7 @@ pub struct World<'a> {
     pub(super) sim: Sim,
     effects: usize,
     hosts: Vec<Host>,
-    queue: BTreeMap<(u64, u64, u64), Happening>,
+    queue: BTreeMap<(u64, u64, u64), Event>,
     sequence: u64,
     chance: Chance,
     scenario: Scenario,
@@ -166,13 +166,13 @@ impl<'a> World<'a> {
             scenario,
         };
         for (index, (at, _)) in world.scenario.actions.clone().into_iter().enumerate() {
-            world.schedule(at, Happening::Act(index));
+            world.schedule(at, Event::Act(index));
         }
         for host in 0..world.hosts.len() {
             let at = world.chance.between(0, 3_000);
-            world.schedule(at, Happening::Start(host));
+            world.schedule(at, Event::Start(host));
         }
-        world.schedule(world.scenario.quiet_at, Happening::Quiet);
+        world.schedule(world.scenario.quiet_at, Event::Quiet);
         world
     }
 
@@ -181,7 +181,7 @@ impl<'a> World<'a> {
         let deadline = self.scenario.quiet_at + SETTLES_WITHIN;
         let (mut at, mut turns) = (0, 0u32);
         while !self.settled {
-            let Some(((now, _, _), happening)) = self.queue.pop_first() else {
+            let Some(((now, _, _), event)) = self.queue.pop_first() else {
                 break;
             };
             turns = if now == at { turns + 1 } else { 0 };
@@ -192,7 +192,7 @@ impl<'a> World<'a> {
             ensure(now < deadline, Rule::Settles, || {
                 self.unsettled().unwrap_or_default()
             })?;
-            self.happen(happening)?;
+            self.on_event(event)?;
             self.observe()?;
         }
         Ok(())
@@ -225,11 +225,10 @@ impl<'a> World<'a> {
         self.trace.push_back(format!("{:>9} {line}", self.now));
     }
 
-    fn schedule(&mut self, at: u64, happening: Happening) {
+    fn schedule(&mut self, at: u64, event: Event) {
         self.sequence += 1;
         let tie = self.chance.draw();
-        self.queue
-            .insert((at.max(self.now), tie, self.sequence), happening);
+        self.queue.insert((at.max(self.now), tie, self.sequence), event);
     }
 
     fn unix(&self) -> u64 {
@@ -249,10 +248,10 @@ impl<'a> World<'a> {
         }
     }
 
-    fn happen(&mut self, happening: Happening) -> Verdict {
-        match happening {
-            Happening::Deliver(host, life, input) => self.feed(host, life, input),
-            Happening::Said(host, life, connection, scope, event) => {
+    fn on_event(&mut self, event: Event) -> Verdict {
+        match event {
+            Event::Deliver(host, life, input) => self.feed(host, life, input),
+            Event::Said(host, life, connection, scope, event) => {
                 let open = self.hosts[host].watches.get(&scope);
                 let told = self.hosts[host].life == life && open.is_some_and(|w| w.connection == connection);
                 if let (true, WatchEvent::Listed { version, .. }) = (told, &event) {
@@ -267,26 +266,26 @@ impl<'a> World<'a> {
                     false => Ok(()),
                 }
             }
-            Happening::List(host, life, connection, scope) => {
+            Event::List(host, life, connection, scope) => {
                 self.list(host, life, connection, scope);
                 Ok(())
             }
-            Happening::Arrive(arrival) => self.arrive(*arrival),
-            Happening::Tick(host, life) => match self.hosts[host].tick_at == self.now {
+            Event::Arrive(arrival) => self.arrive(*arrival),
+            Event::Tick(host, life) => match self.hosts[host].tick_at == self.now {
                 true => {
                     self.hosts[host].tick_at = u64::MAX;
                     self.feed(host, life, Input::Tick)
                 }
                 false => Ok(()),
             },
-            Happening::Start(host) => self.start(host),
-            Happening::Resume(host, life) => self.resume(host, life),
-            Happening::Bind(host, life, name) => self.tell_binding(host, life, &name),
-            Happening::Act(index) => self.act(index),
-            Happening::Quiet => self.quiet(),
-            Happening::Look => {
+            Event::Start(host) => self.start(host),
+            Event::Resume(host, life) => self.resume(host, life),
+            Event::Bind(host, life, name) => self.tell_binding(host, life, &name),
+            Event::Act(index) => self.act(index),
+            Event::Quiet => self.quiet(),
+            Event::Look => {
                 self.settled = self.unsettled().is_none();
-                self.schedule(self.now + LOOK_EVERY, Happening::Look);
+                self.schedule(self.now + LOOK_EVERY, Event::Look);
                 Ok(())
             }
         }
@@ -302,7 +301,7 @@ impl<'a> World<'a> {
         let life = self.hosts[host].life;
         for binding in self.bindings.clone() {
             let at = self.now + self.chance.between(1, 500);
-            self.schedule(at, Happening::Bind(host, life, binding.name));
+            self.schedule(at, Event::Bind(host, life, binding.name));
         }
         self.feed(host, life, Input::Tick)
     }
@@ -323,7 +322,7 @@ impl<'a> World<'a> {
         for host in 0..self.hosts.len() {
             let life = self.hosts[host].life;
             let at = self.now + self.chance.between(1, 3_000);
-            self.schedule(at, Happening::Bind(host, life, name.to_owned()));
+            self.schedule(at, Event::Bind(host, life, name.to_owned()));
         }
     }
 
@@ -334,7 +333,7 @@ impl<'a> World<'a> {
         trace!(self, "{} is gone", self.hosts[host].identity);
         self.hosts[host].crash();
         let at = self.now + self.chance.between(100, 20_000);
-        self.schedule(at, Happening::Start(host));
+        self.schedule(at, Event::Start(host));
     }
 
     fn resume(&mut self, host: usize, life: u32) -> Verdict {
@@ -365,7 +364,7 @@ impl<'a> World<'a> {
         if self.options.wild.is_some() {
             self.ask_for_passes();
         }
-        self.schedule(self.now, Happening::Look);
+        self.schedule(self.now, Event::Look);
         Ok(())
     }
 
@@ -446,7 +445,7 @@ impl<'a> World<'a> {
         if at < process.tick_at {
             let life = process.life;
             self.hosts[host].tick_at = at;
-            self.schedule(at, Happening::Tick(host, life));
+            self.schedule(at, Event::Tick(host, life));
         }
     }
 
@@ -461,7 +460,7 @@ impl<'a> World<'a> {
                 let life = self.hosts[host].life;
                 self.hosts[host].watches.entry(scope.clone()).or_default();
                 let at = self.now + self.way(2_000);
-                self.schedule(at, Happening::List(host, life, 0, scope));
+                self.schedule(at, Event::List(host, life, 0, scope));
                 Ok(())
             }
             Output::Unwatch(scope) => {

@@ -9,7 +9,7 @@ use polity_core::object::Object;
 use polity_core::time::millis;
 use serde_json::{Value, json};
 
-use super::{Happening, World};
+use super::{Event, World};
 use crate::simulation::host::Sort;
 use crate::simulation::oracle::{Instant, Verdict, Violation};
 use crate::simulation::store::selects;
@@ -59,7 +59,7 @@ impl World<'_> {
         let at = self.now + self.chance.between(0, 5);
         self.schedule(
             at,
-            Happening::Deliver(host, life, Input::Returned { call: id, reply }),
+            Event::Deliver(host, life, Input::Returned { call: id, reply }),
         );
         Ok(())
     }
@@ -107,7 +107,7 @@ impl World<'_> {
             fate,
             longest,
         };
-        self.schedule(at, Happening::Arrive(Box::new(arrival)));
+        self.schedule(at, Event::Arrive(Box::new(arrival)));
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl World<'_> {
 
     pub(super) fn answer(&mut self, host: usize, life: u32, id: CallId, reply: Reply, after: u64) {
         let input = Input::Returned { call: id, reply };
-        self.schedule(self.now + after, Happening::Deliver(host, life, input));
+        self.schedule(self.now + after, Event::Deliver(host, life, input));
     }
 
     /// Does what a call asks for: the reply, if there is one, and how long it takes.

@@ -3,7 +3,7 @@
 use polity_core::controller::Input;
 use serde_json::{Value, json};
 
-use super::{Happening, World};
+use super::{Event, World};
 use crate::simulation::bindings::{MACHINES, WIDGETS};
 use crate::simulation::kinds;
 use crate::simulation::oracle::Verdict;
@@ -38,7 +38,7 @@ impl World<'_> {
                     let when = self.now + self.chance.between(1, 400);
                     self.scenario.actions.push((when, Action::Heartbeat(at, more)));
                     let index = self.scenario.actions.len() - 1;
-                    self.schedule(when, Happening::Act(index));
+                    self.schedule(when, Event::Act(index));
                 }
             }
             Action::Meddle(at) => self.meddle(&at, nth),
@@ -60,7 +60,7 @@ impl World<'_> {
             Action::Pause(host, millis) => {
                 self.hosts[host].paused = self.hosts[host].machine.is_some();
                 let life = self.hosts[host].life;
-                self.schedule(self.now + millis, Happening::Resume(host, life));
+                self.schedule(self.now + millis, Event::Resume(host, life));
             }
             Action::Skew(host, millis) => self.hosts[host].ahead += millis,
             Action::JumpAhead(millis) => self.jumped += millis,

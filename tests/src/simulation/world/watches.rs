@@ -5,7 +5,7 @@ use polity_core::key::ObjectKey;
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::time::Boot;
 
-use super::{Happening, World};
+use super::{Event, World};
 use crate::simulation::oracle::{Instant, Oracle, Verdict};
 use crate::simulation::store::{Change, Place};
 
@@ -49,7 +49,7 @@ impl World<'_> {
                 .insert("a watch listed what is older than a write of its own host");
         }
         let event = WatchEvent::Listed { objects, version };
-        self.schedule(at, Happening::Said(host, life, connection, scope.clone(), event));
+        self.schedule(at, Event::Said(host, life, connection, scope.clone(), event));
         // What the list is too old to hold comes after it.
         let log = self.store.log();
         let after = log[log.partition_point(|change| change.version <= version.0)..self.shown.min(log.len())]
@@ -90,7 +90,7 @@ impl World<'_> {
             Some(_) => WatchEvent::Applied(change.shown.clone()),
             None => WatchEvent::Deleted(change.shown.clone()),
         };
-        self.schedule(at, Happening::Said(host, life, connection, scope.clone(), event));
+        self.schedule(at, Event::Said(host, life, connection, scope.clone(), event));
     }
 
     /// A watch lists anew, without having said that it broke.
@@ -109,7 +109,7 @@ impl World<'_> {
                 .reached
                 .insert("a watch listed anew in the middle of a pass");
             let (life, connection) = (process.life, watch.connection);
-            self.schedule(at, Happening::List(host, life, connection, scope));
+            self.schedule(at, Event::List(host, life, connection, scope));
         }
     }
 
@@ -177,9 +177,9 @@ impl World<'_> {
             watch.live = false;
             let connection = watch.connection;
             let failed = WatchEvent::Failed("the connection broke".into());
-            let said = Happening::Said(host, life, connection, scope.clone(), failed);
+            let said = Event::Said(host, life, connection, scope.clone(), failed);
             self.schedule(self.now + soon, said);
-            self.schedule(self.now + later, Happening::List(host, life, connection, scope));
+            self.schedule(self.now + later, Event::List(host, life, connection, scope));
         }
     }
 }
