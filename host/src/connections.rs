@@ -1,5 +1,5 @@
-//! CloudConnections: from an object of the cluster to a cloud that is reached through a driver, and back to its
-//! status.
+//! CloudConnections: opens the cloud that a `CloudConnection` describes, through its driver, and writes the status of the
+//! connection.
 
 mod hold;
 mod in_use;
@@ -36,9 +36,9 @@ use status::Used;
 
 /// The kind of connections.
 pub(crate) const KIND: &str = "CloudConnection";
-/// How often certificates are read again, and how often it is tried whether a cloud can be reached.
+/// How often the host reads certificates again, and tries whether it reaches each cloud.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// How often a status is written of which only the counts are others.
+/// How often a status is written in which only the times and counts have changed.
 const COUNT_EVERY: Duration = Duration::from_secs(60);
 
 /// The connections of the cluster.
@@ -48,10 +48,10 @@ pub struct Connections {
     clock: Arc<Clock>,
     secrets: Arc<dyn SecretResolver>,
     seed: u64,
-    /// The addresses of the API server: no response of a cloud leads there.
+    /// The addresses of the API server: no request to an address from a cloud's response may go there.
     never: Vec<IpAddr>,
     pace: Arc<Pace>,
-    /// Takes what drivers exchange.
+    /// Stores what drivers exchange with clouds.
     keeps: Option<Arc<dyn Keeps>>,
     /// The name of this replica in statuses.
     replica: String,
@@ -60,22 +60,22 @@ pub struct Connections {
     known: Mutex<BTreeMap<String, Known>>,
 }
 
-/// A connection that the cluster has.
+/// A connection in the cluster.
 struct Known {
     spec: Value,
     /// The object, once the cluster has shown it.
     object: Option<Object>,
     open: Option<Open>,
-    /// Why it is not open.
+    /// Why it could not be opened last time.
     problem: Option<String>,
-    /// The stamps of entries that the next driver must find.
+    /// The stamps of entries in `status.pending`. The next driver must find them.
     in_use: BTreeSet<u32>,
-    /// When the status was written last.
+    /// When this host last wrote the status.
     written: Option<Instant>,
 }
 
 impl Known {
-    /// Checks that a driver finds what the one whose place it takes created.
+    /// Checks that the next driver finds everything that the current driver created.
     fn finds_what_is_there(&self, next: &Open) -> Result<(), StampInUse> {
         let Some(open) = &self.open else {
             return Ok(());
@@ -90,15 +90,15 @@ struct Open {
     made_of: (Value, Option<Stamp>),
     cloud: Arc<dyn Cloud>,
     transport: Arc<CurrentTransport>,
-    /// The certificates that the transport is made with.
+    /// The certificates that the transport uses.
     tls: Option<Tls>,
-    /// How many hosts ask its servers now.
+    /// How many hosts send requests to its servers now.
     hosts: Arc<AtomicU32>,
     parsed: ConnectionSpec,
 }
 
 impl Connections {
-    /// No connection is known yet. No response leads to the addresses of `never`.
+    /// Without any connection yet. No request to an address from a cloud's response may go to an address in `never`.
     pub fn new(
         cluster: Arc<Cluster>,
         policies: Arc<Policies>,
@@ -123,13 +123,13 @@ impl Connections {
         }
     }
 
-    /// What drivers exchange is kept.
+    /// Stores in `keeps` what drivers exchange with clouds.
     pub fn kept_by(mut self, keeps: Arc<dyn Keeps>) -> Self {
         self.keeps = Some(keeps);
         self
     }
 
-    /// For this replica of a host, which is for these bindings and namespaces.
+    /// Sets the name of this replica in statuses, and the bindings and namespaces that its host selects.
     pub fn used_by(mut self, replica: &str, selection: Selection) -> Self {
         (self.replica, self.governed) = (replica.to_owned(), Governed::of(selection));
         self
@@ -215,7 +215,8 @@ impl Connections {
         }
     }
 
-    /// What a connection is made of. It changes whenever the connection must be opened anew.
+    /// The spec of a connection and the stamp of its driver. A change of either means that the connection must be opened
+    /// again.
     pub(crate) fn stamp(&self, name: &str) -> Option<(Value, Option<Stamp>)> {
         let spec = self.known().get(name)?.spec.clone();
         let stamp = ConnectionSpec::read(&spec)
@@ -229,8 +230,8 @@ impl Connections {
         self.known().contains_key(name)
     }
 
-    /// Before a binding that names a connection is loaded: sees to it that the connection does not go, and looks, if its
-    /// driver takes the place of another, at which stamps entries have.
+    /// Runs before a binding that names a connection is loaded. Adds the finalizer to the connection. If the connection
+    /// must be opened again, also reads which stamps the entries in `status.pending` have.
     ///
     /// # Errors
     /// The connection is being deleted, or cannot be written.
@@ -253,18 +254,18 @@ impl Connections {
                     known.in_use = in_use;
                 }
             }
-            // What is found out too late is not lost: a driver answers `DriverTooNew` to an entry that it cannot find.
+            // This check is not the only protection: a driver answers `DriverTooNew` for an entry that it cannot find.
             Err(failure) => {
-                tracing::warn!(connection = name, %failure, "whether entries need its driver cannot be looked at");
+                tracing::warn!(connection = name, %failure, "cannot read whether entries in status.pending need its present driver");
             }
         }
         Ok(())
     }
 
-    /// Opens a connection, if it is not open as it stands.
+    /// Opens a connection, unless it is already open with its present spec and driver.
     ///
     /// # Errors
-    /// There is none of this name, or what it says is wrong.
+    /// There is no connection of this name, or its spec is wrong.
     pub(crate) fn open(&self, name: &str) -> Result<Arc<dyn Cloud>> {
         let at = || format!("{KIND} {name}");
         let made_of = self
@@ -314,7 +315,7 @@ impl Connections {
             false => Ok(Transport::new(&Tls::default(), parsed.proxy.as_deref())?),
             true => Err(Failure::new(
                 Code::Unavailable,
-                "the certificates were not read yet",
+                "the certificates have not been read yet: the host reads them within seconds",
             )),
         };
         let transport = Arc::new(CurrentTransport::new(transport));
@@ -355,8 +356,8 @@ impl Connections {
         })
     }
 
-    /// Reads certificates again, holds the connections that bindings name, lets go of the others, and says of each how it
-    /// stands.
+    /// Reads certificates again. Adds the finalizer to the connections that bindings name, and removes it from the others
+    /// that nothing needs. Then writes the status of each connection.
     async fn look(&self) {
         let names: Vec<String> = self.known().keys().cloned().collect();
         if names.is_empty() {
@@ -368,7 +369,7 @@ impl Connections {
         let bindings = match self.governed.bindings(&self.cluster).await {
             Ok(bindings) => bindings,
             Err(failure) => {
-                tracing::debug!(%failure, "bindings cannot be looked at");
+                tracing::debug!(%failure, "cannot read the bindings");
                 return;
             }
         };
@@ -383,8 +384,8 @@ impl Connections {
         }
     }
 
-    /// Holds a connection that bindings name, and lets go of one that nobody needs. What needs a connection that is
-    /// deleted.
+    /// Adds the finalizer to a connection that bindings name, and removes it from a connection that nothing needs. Returns
+    /// why a connection is still needed, if it is being deleted.
     async fn hold(&self, name: &str, named_by: Option<String>) -> Option<String> {
         let object = self.known().get(name)?.object.clone()?;
         let (is_held, is_deleting) = (self.hold.is_on(&object), object.is_deleting());
@@ -395,13 +396,13 @@ impl Connections {
             None => Ok(None),
         };
         let needs = needs.unwrap_or_else(|failure| {
-            tracing::debug!(connection = name, %failure, "whether it is needed cannot be looked at");
+            tracing::debug!(connection = name, %failure, "cannot read whether the connection is still needed");
             None
         });
         needs.filter(|_| is_deleting)
     }
 
-    /// Writes the status of a connection, if it says something new or is to be renewed.
+    /// Writes the status of a connection, if it has changed or its times and counts are due.
     async fn say(&self, name: &str, used: Option<Used>, needs: Option<String>) {
         let write = self.known().get_mut(name).and_then(|known| {
             let object = known.object.as_ref()?;
@@ -420,7 +421,7 @@ impl Connections {
         if let Some(write) = write
             && let Err(failure) = self.cluster.write(&write).await
         {
-            tracing::debug!(connection = name, %failure, "its status is not written");
+            tracing::debug!(connection = name, %failure, "cannot write the status of the connection");
             if let Some(known) = self.known().get_mut(name) {
                 known.written = None;
             }
@@ -448,7 +449,7 @@ impl Connections {
         }
     }
 
-    /// Makes the transport of a connection anew if the certificates are others.
+    /// Replaces the transport of a connection if its certificates have changed.
     async fn refresh(&self, name: &str) {
         let needed = self.known().get(name).and_then(|known| {
             let parsed = &known.open.as_ref()?.parsed;
@@ -467,7 +468,7 @@ impl Connections {
                     open.transport.replace(made);
                     open.tls = Some(tls);
                 }
-                // What was trusted is trusted until it is known to be others.
+                // While certificates cannot be read, the last ones that were read stay in use.
                 Err(failure) if open.tls.is_none() => open.transport.replace(Err(failure)),
                 Err(_) => {}
             }
@@ -479,14 +480,14 @@ fn driven(cloud: &dyn Cloud) -> Option<&DriverCloud> {
     cloud.adapter()?.downcast_ref()
 }
 
-/// Ends the sessions of a cloud. What is under way in one of them fails, and is tried again in a new one.
+/// Ends the sessions of a cloud. Operations under way in them fail, and are tried again in new sessions.
 async fn close(cloud: Arc<dyn Cloud>) {
     if let Some(cloud) = driven(&*cloud) {
         cloud.close().await;
     }
 }
 
-/// Nobody's session: that of the connection's own credentials.
+/// The session of the connection's own credentials, which belongs to no tenant.
 fn nobody(cloud: &str) -> Session {
     Session {
         cloud: cloud.to_owned(),
@@ -498,7 +499,7 @@ fn nobody(cloud: &str) -> Session {
     }
 }
 
-/// A Secret with credentials.
+/// The Secret with the connection's own credentials.
 struct Named {
     secrets: Arc<dyn SecretResolver>,
     secret: PlanSecret,
@@ -530,10 +531,10 @@ pub(crate) fn is_connection(object: &Value) -> bool {
     object["apiVersion"] == API_VERSION && object["kind"] == KIND
 }
 
-/// Checks that a binding which names a connection leaves its configuration to it.
+/// Checks that a binding which names a connection has no configuration of its own for the cloud.
 pub(crate) fn check_reference(name: &str, configuration: Option<&Value>) -> Result<()> {
     match configuration {
         None => Ok(()),
-        Some(_) => bail!("configuration: it is that of {KIND} {name}, in spec.driver.configuration"),
+        Some(_) => bail!("configuration: {KIND} {name} has it, in spec.driver.configuration; remove it here"),
     }
 }

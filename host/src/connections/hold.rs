@@ -1,5 +1,5 @@
-//! The finalizer of a connection: as long as a binding names it, or an entry in `status.pending` can be resolved in its
-//! cloud alone, it is not gone.
+//! The finalizer of a connection. It keeps the connection as long as a binding names the connection, or an entry in
+//! `status.pending` can be resolved only in its cloud.
 
 use polity_cluster::Cluster;
 use polity_core::binding::{API_VERSION, BindingSpec};
@@ -14,20 +14,20 @@ use super::KIND;
 use super::in_use::{self, Governed};
 use crate::display::hex;
 
-/// How often a finalizer is written when other writes come first.
+/// How often the host tries to write a finalizer while other writers change the connection.
 const TRIES: u32 = 5;
 /// How many bindings are named in a message.
 const NAMED: usize = 10;
-/// The most bytes of a finalizer's name after its domain: those of a name in Kubernetes.
+/// The most bytes of a finalizer's name after its domain: the limit of Kubernetes for this part.
 const LONGEST: usize = 63;
 
-/// The finalizer of the hosts with one lease.
+/// The finalizer of all hosts that share one lease.
 pub(super) struct Hold {
     finalizer: String,
 }
 
 impl Hold {
-    /// That of the hosts with this lease.
+    /// The finalizer of the hosts with this lease.
     pub(super) fn of((namespace, lease): (&str, &str)) -> Self {
         let name = format!("{namespace}.{lease}");
         let name = match name.len() <= LONGEST {
@@ -39,12 +39,12 @@ impl Hold {
         }
     }
 
-    /// Whether a connection has it.
+    /// Whether a connection has this finalizer.
     pub(super) fn is_on(&self, object: &Object) -> bool {
         object.has_finalizer(&self.finalizer)
     }
 
-    /// Adds it to a connection. One that is not in the cluster needs none.
+    /// Adds the finalizer to a connection. Does nothing if the connection is not in the cluster.
     ///
     /// # Errors
     /// The connection is being deleted, or cannot be written.
@@ -67,21 +67,24 @@ impl Hold {
                 written => return written.map(drop),
             }
         }
-        let message = format!("{KIND} {name} changes again and again");
+        let message = format!(
+            "the finalizer of {KIND} {name} was not written: other writers changed the object {TRIES} times in a row"
+        );
         Err(Failure::new(Code::Aborted, message))
     }
 
-    /// Removes it from a connection that nobody needs. What needs it, if something does.
+    /// Removes the finalizer from a connection that nothing needs. Otherwise returns what needs the connection.
     ///
     /// # Errors
-    /// The cluster cannot be asked, or the connection not be written.
+    /// The cluster cannot be asked, or the connection cannot be written.
     pub(super) async fn release(
         &self,
         cluster: &Cluster,
         name: &str,
         governed: &Governed,
     ) -> Result<Option<String>, Failure> {
-        // Whoever names it from now on changes the version that is expected.
+        // Read before the bindings: a host that loads a binding from now on writes the connection first (`take`), and the
+        // write below then fails, because it expects this version.
         let Some(object) = latest(cluster, name).await? else {
             return Ok(None);
         };
@@ -94,7 +97,7 @@ impl Hold {
             let there = entries.iter().find(|entry| entry.is_in(&place));
             if let Some(entry) = there {
                 let needs = format!(
-                    "an entry in status.pending of {} is of its cloud: a binding that names it, or polity resolve, ends it",
+                    "an entry in status.pending of {} is in doubt in its cloud: name the connection in a binding, or end the entry with polity resolve",
                     entry.object
                 );
                 return Ok(Some(needs));
@@ -106,7 +109,7 @@ impl Hold {
     }
 }
 
-/// Which bindings name a connection, in a sentence.
+/// A sentence that lists the bindings that name a connection.
 pub(super) fn named_by(connection: &str, bindings: &[(String, BindingSpec)]) -> Option<String> {
     let names = bindings
         .iter()
@@ -119,7 +122,7 @@ pub(super) fn named_by(connection: &str, bindings: &[(String, BindingSpec)]) -> 
     }
 }
 
-/// A connection as it stands in the cluster.
+/// A connection as the API server has it now.
 async fn latest(cluster: &Cluster, name: &str) -> Result<Option<Object>, Failure> {
     let object = ObjectRef {
         cluster: None,
@@ -137,7 +140,7 @@ async fn latest(cluster: &Cluster, name: &str) -> Result<Option<Object>, Failure
     }
 }
 
-/// The write of the finalizers that a connection has next, if nobody has written it since.
+/// A write of the finalizers in `next`. It fails if the connection has changed since `object` was read.
 fn write(object: &Object, next: &Value) -> Write {
     Write::Patch {
         object: object.reference(),

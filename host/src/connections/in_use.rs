@@ -1,5 +1,5 @@
-//! The entries in `status.pending` of what is governed with connections. A driver that cannot find one of them must not
-//! take the place of one that can, and the connection to their cloud must not go: what was created would stay in doubt.
+//! The entries in `status.pending` of all governed objects. A driver that cannot find an entry must not replace a driver
+//! that can, and the connection to the cloud of an entry must not be deleted. Otherwise the entry would stay in doubt.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use serde_json::Value;
 use crate::binding_objects::standing;
 use crate::selection::Selection;
 
-/// A driver cannot find what the one before it created.
+/// The next driver cannot find what the current driver created.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "spec.driver: it does not find stamp {stamp}, which entries in status.pending have: the driver before it goes on \
-     until they are gone"
+    "spec.driver: the driver does not find stamp {stamp}, which entries in status.pending have: the driver before it goes \
+     on until these entries are resolved"
 )]
 pub(crate) struct StampInUse {
     stamp: u32,
 }
 
 impl StampInUse {
-    /// Compares what a driver finds with what the next one finds.
+    /// Checks that the next driver finds every stamp in use that the current driver finds.
     pub(super) fn check(finds: &[u32], next: &[u32], in_use: &BTreeSet<u32>) -> Result<(), StampInUse> {
         let is_dropped = |stamp: &&u32| finds.contains(stamp) && !next.contains(stamp);
         match in_use.iter().find(is_dropped) {
@@ -34,19 +34,19 @@ impl StampInUse {
     }
 }
 
-/// What a host governs.
+/// The bindings and namespaces that a host governs.
 #[derive(Default)]
 pub(super) struct Governed {
     selection: Selection,
 }
 
 impl Governed {
-    /// By these bindings, in these namespaces.
+    /// The bindings and namespaces of this selection.
     pub(super) fn of(selection: Selection) -> Self {
         Governed { selection }
     }
 
-    /// The namespaces of the host; none: all.
+    /// The namespaces of the host; `None` means all namespaces.
     pub(super) fn namespaces(&self) -> Option<&Arc<[String]>> {
         self.selection.namespaces.as_ref()
     }
@@ -54,11 +54,11 @@ impl Governed {
     /// The bindings of this host in the cluster, by name.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The bindings cannot be read.
     pub(super) async fn bindings(&self, cluster: &Cluster) -> Result<Vec<(String, BindingSpec)>, Failure> {
         let all = standing(cluster).await?.into_iter().map(Object::new);
         let own = all.filter(|binding| self.selection.takes(binding));
-        // What is no binding is loaded by nobody.
+        // No host loads an object whose spec cannot be read, so it needs no connection.
         Ok(own
             .filter_map(|binding| {
                 let spec = serde_json::from_str(binding.text_at("spec")?).ok()?;
@@ -92,7 +92,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is in this place of a cloud.
+    /// Whether the entry is in this place of a cloud, or in a place within it.
     pub(super) fn is_in(&self, place: &str) -> bool {
         let rest = self.place.strip_prefix(place);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -104,7 +104,7 @@ pub(super) fn is_named(connection: &str, spec: &BindingSpec) -> bool {
     spec.cloud.as_ref().is_some_and(|cloud| cloud.name == connection)
 }
 
-/// The stamps in the entries of all objects that are governed with a connection.
+/// The stamps in the entries of all objects whose bindings name a connection.
 pub(super) async fn stamps(
     cluster: &Cluster,
     connection: &str,
@@ -116,7 +116,7 @@ pub(super) async fn stamps(
     Ok(entries.iter().filter_map(|entry| entry.stamp).collect())
 }
 
-/// The entries of all objects that these bindings govern, in these namespaces; none: in all.
+/// The entries of all objects that these bindings govern, in these namespaces; `None` means all namespaces.
 ///
 /// # Errors
 /// The objects cannot be read.

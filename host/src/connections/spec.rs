@@ -47,7 +47,7 @@ impl Key {
     }
 }
 
-/// Where the certificates of the authorities stand: `ca.crt` of a ConfigMap or of a Secret.
+/// Where the certificates of the authorities are: in `ca.crt` of a ConfigMap or of a Secret.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct CaBundle {
@@ -90,7 +90,7 @@ impl ConnectionSpec {
             let path = e.path().to_string();
             anyhow!("spec.{path}: {}", e.into_inner())
         })?;
-        // A source of a policy may have it.
+        // The type is shared with the sources of policies, where this field is allowed.
         match spec["driver"].get("writes") {
             Some(_) => Err(anyhow!("spec.driver.writes: a driver writes to no object")),
             None => Ok(read),
@@ -108,12 +108,14 @@ impl ConnectionSpec {
     pub(super) fn networks(&self) -> Result<Vec<IpNet>> {
         let read = |text: &String| {
             let network = text.parse::<IpNet>();
-            network.with_context(|| format!("spec.networks: {text:?} is no network like 10.0.0.0/8"))
+            network.with_context(|| {
+                format!("spec.networks: {text:?} is not a network; write one like 10.0.0.0/8")
+            })
         };
         self.networks.iter().map(read).collect()
     }
 
-    /// Whether its connections have certificates that somebody may change.
+    /// Whether it names certificates, which can change while the connection is open.
     pub(super) fn has_certificates(&self) -> bool {
         self.ca_bundle.is_some() || self.client_certificate.is_some()
     }

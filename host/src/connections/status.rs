@@ -1,7 +1,8 @@
-//! The status of a CloudConnection: is it loaded, is the cloud reached, as whom, how much is asked.
+//! The status of a CloudConnection: whether its driver is loaded, whether and as which principal the cloud is reached, and
+//! how many requests are sent.
 //!
-//! Each replica of each host that uses the connection writes an entry of its own, in a map, so that none overwrites
-//! another's. The conditions are made of all entries, and come out the same whoever makes them.
+//! Each replica of each host that uses the connection writes its own entry in a map, so that no replica overwrites the
+//! entry of another. The conditions are derived from all entries, so that every replica derives the same conditions.
 
 use std::time::Duration;
 
@@ -14,17 +15,17 @@ use polity_kube_rules::conditions::since;
 use polity_kube_rules::time::{rfc3339, unix_ms_of};
 use serde_json::{Map, Value, json};
 
-/// A replica that says nothing for this long is gone.
+/// A replica that has not renewed its entry for this long is gone.
 const GONE_AFTER: Duration = Duration::from_secs(180);
 
 /// What a replica knows of a connection that a binding of its host names.
 pub(super) struct Used {
-    /// Why it is not loaded.
+    /// Why the driver is not loaded.
     pub(super) problem: Option<String>,
-    /// Whether the cloud is reached, and as whom; `None` while it is not loaded.
+    /// Whether the cloud is reached, and as which principal; `None` while the driver is not loaded.
     pub(super) reached: Option<Result<Site, Failure>>,
     pub(super) calls: Calls,
-    /// The class of requests of which a server wants fewer.
+    /// The class of requests that a server has asked to slow down.
     pub(super) throttled: Option<String>,
 }
 
@@ -32,14 +33,14 @@ pub(super) struct Used {
 pub(super) struct Status {
     /// The merge patch.
     pub(super) patch: Value,
-    /// Whether it says more than the times and counts of this replica.
+    /// Whether more has changed than the times and counts of this replica.
     pub(super) is_news: bool,
-    /// How many replicas ask the servers now, with this one.
+    /// How many replicas send requests to the servers now, this one included.
     pub(super) asking: u32,
 }
 
-/// The status of a connection, as a replica writes it. `used` is `None` where no binding of its host names the
-/// connection; `needs` says why a connection that is deleted is still there.
+/// The status of a connection, as a replica writes it. `used` is `None` if no binding of its host names the connection;
+/// `needs` says why a connection that is being deleted is still needed.
 pub(super) fn status(
     object: &Object,
     replica: &str,
@@ -84,7 +85,7 @@ pub(super) fn status(
     }
 }
 
-/// What a replica says. Nothing is null in it, so that it reads as it was written.
+/// The entry of a replica. It has no null, because a merge patch would drop the field: the entry must read as it was written.
 fn entry(used: &Used, before: Option<&Value>, now: Unix) -> Value {
     let Calls {
         reads,
@@ -110,7 +111,7 @@ fn entry(used: &Used, before: Option<&Value>, now: Unix) -> Value {
     entry
 }
 
-/// An entry but for its times and counts.
+/// An entry without its times and counts.
 fn but_for_counts(entry: &Value) -> Value {
     let mut entry = entry.clone();
     if let Some(fields) = entry.as_object_mut() {
@@ -124,7 +125,7 @@ fn is_recent(time: &Value, now: Unix) -> bool {
     then.is_some_and(|then| now.0.saturating_sub(then) < millis(GONE_AFTER))
 }
 
-/// The conditions that the entries make.
+/// The conditions, derived from the entries of all replicas.
 fn conditions(
     object: &Object,
     before: &Value,
@@ -168,11 +169,18 @@ fn conditions(
                     None if problem.is_some() => {
                         condition("Reachable", "Unknown", "NotLoaded", "the driver is not loaded")
                     }
-                    None => condition("Reachable", "True", "LoggedIn", "the cloud takes the credentials"),
+                    None => condition(
+                        "Reachable",
+                        "True",
+                        "LoggedIn",
+                        "the cloud accepts the credentials",
+                    ),
                 },
                 match said("throttled") {
                     Some(classes) => {
-                        let message = format!("fewer requests are wanted: {classes}");
+                        let message = format!(
+                            "servers ask for fewer requests: {classes}; the host sends fewer, and spec.rates can be lowered"
+                        );
                         condition("Throttled", "True", "ServerAsksForLess", &message)
                     }
                     None => condition("Throttled", "False", "AsFastAsAllowed", "no server asks for less"),
@@ -189,7 +197,7 @@ pub(super) fn write(object: &Object, patch: Value) -> Write {
     Write::Patch {
         object: object.reference(),
         subresource: Some("status".into()),
-        // Replicas write beside each other: only the uid is a precondition.
+        // Several replicas write this status at the same time, so only the uid is a precondition.
         precondition: Some(Precondition {
             uid: object.uid().to_owned(),
             resource_version: None,
@@ -225,7 +233,7 @@ mod tests {
         }
     }
 
-    /// The connection with its status after what a replica writes.
+    /// The connection with the status that a replica has written.
     fn written(object: &Object, status: &Status) -> Object {
         let mut object = object.tree();
         polity_kube_rules::merge_patch::apply(&json!({"status": status.patch}), &mut object);
@@ -254,7 +262,7 @@ mod tests {
         let object = written(&object, &status(&object, "a", Some(&fine), None, NOON));
         assert_eq!(
             condition(&object, "Reachable")[..2],
-            ["True", "the cloud takes the credentials"]
+            ["True", "the cloud accepts the credentials"]
         );
         assert_eq!(object.str_at("status.place").as_deref(), Some("aws/eu"));
         let broken = used(0, Err("no route"));
@@ -263,10 +271,10 @@ mod tests {
         let object = written(&object, &by_b);
         let unreachable = condition(&object, "Reachable");
         assert_eq!(unreachable[..2], ["False", "b: no route"]);
-        // What the first one makes of it is the same.
+        // The first replica derives the same condition.
         let again = status(&object, "a", Some(&fine), None, after(1));
         assert!(!again.is_news, "{}", again.patch);
-        // The second one is gone, and says nothing any more.
+        // The second replica is gone: its entry is removed.
         let later = status(&object, "a", Some(&fine), None, after(4));
         assert!(later.is_news);
         let object = written(&object, &later);

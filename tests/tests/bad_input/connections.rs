@@ -80,8 +80,8 @@ async fn a_driver_waits_while_it_would_not_find_what_the_one_before_it_created()
     let message = loaded(&fixture, "gardened", "False", "CannotLoad").await;
     assert_eq!(
         message,
-        "spec.cloud: CloudConnection away: spec.driver: it does not find stamp 1, which entries in status.pending have: the \
-         driver before it goes on until they are gone"
+        "spec.cloud: CloudConnection away: spec.driver: the driver does not find stamp 1, which entries in status.pending have: \
+         the driver before it goes on until these entries are resolved"
     );
     fixture.write_status(&name, &json!({"pending": null})).await;
     loaded(&fixture, "gardened", "True", "Loaded").await;
