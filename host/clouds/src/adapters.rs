@@ -45,8 +45,8 @@ pub struct Adapter {
 pub struct Opening {
     /// The binding's configuration, checked against the adapter's schema.
     pub configuration: Option<Value>,
-    /// The seed for everything random, the handles of sessions included. A host that is no simulation draws a
-    /// new one at each start.
+    /// The seed for everything random, the handles of sessions included. Outside of a simulation, the host draws a
+    /// new seed at each start.
     pub seed: u64,
     /// The host's clock.
     pub clock: Arc<dyn Clock>,
@@ -69,7 +69,7 @@ pub struct ConfigError {
 /// The reason why a cloud cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The configuration does not follow the adapter's schema.
+    /// The configuration does not match the adapter's schema.
     #[error("the configuration of cloud {cloud:?} is not valid")]
     Configuration {
         /// The name of the adapter.

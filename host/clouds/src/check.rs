@@ -62,8 +62,8 @@ impl Checked {
         &self.catalogue
     }
 
-    /// The operation of a request, after checking that it exists, is called in the right way, and has
-    /// arguments that follow its schema.
+    /// The operation of a request. Checks that the operation exists, that it is called in the right way, and that the
+    /// arguments match its schema.
     pub fn request(&self, request: &CloudRequest, way: Way) -> Result<&Operation, Failure> {
         let name = &request.operation;
         let (Some(operation), Some(validator)) =
@@ -79,7 +79,7 @@ impl Checked {
         };
         if !fits {
             let message = format!(
-                "{name}: a create must be prepared and then committed with a key, and no other operation may be"
+                "{name}: a create must be prepared and then committed with a key; any other operation must be performed"
             );
             return Err(Failure::new(Code::Internal, message));
         }
@@ -87,8 +87,8 @@ impl Checked {
         Ok(operation)
     }
 
-    /// The kind of plan that the cloud accepts, and the tree of this plan, after checking that the cloud has
-    /// sessions of its own and that the plan follows its schema.
+    /// The kind of plan that the cloud accepts, and the tree of this plan. Checks that the cloud has sessions of its
+    /// own, and that the plan matches its schema.
     pub fn credential<'a>(&self, plan: &'a Document) -> Result<(&Credential, &'a Value), Failure> {
         let (Some(validator), Some(credential)) = (&self.credential, &self.catalogue.credential) else {
             return Err(no_credentials());

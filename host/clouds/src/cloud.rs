@@ -31,18 +31,18 @@ pub trait Cloud: Send + Sync {
     /// Performs a read or a change once. The caller cuts it at the operation's longest duration.
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer>;
 
-    /// Reads all that a create needs, and changes nothing. After a failure nothing will be created.
+    /// Reads everything that a create needs, and changes nothing. After a failure, nothing is created.
     fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
         failed(creates_nothing(&request.operation))
     }
 
-    /// Sends the one request of a create, once, with what `prepare` returned.
+    /// Sends the one request of a create, once, with the result of `prepare`.
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
         failed(creates_nothing(&commit.request.operation))
     }
 
-    /// The place of this session's server, in the cloud's own words, and the principal of the session. A look
-    /// from another place or by another principal may not see what was created.
+    /// The place of this session's server, as the cloud names it, and the principal of the session. A look in another
+    /// place, or by another principal, may not see the created object.
     fn site<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Site, Failure>> {
         let _ = session;
         failed(Failure::new(Code::Unimplemented, "this cloud creates nothing"))
@@ -58,12 +58,12 @@ pub trait Cloud: Send + Sync {
         failed(no_credentials())
     }
 
-    /// Whether it logs in with the tokens of service accounts that a plan names.
+    /// Whether the cloud logs in with the tokens of service accounts that a plan names.
     fn takes_tokens(&self) -> bool {
         false
     }
 
-    /// Ends a session of [`Cloud::open_session`], because nobody gets it any more. A server may count sessions.
+    /// Ends a session of [`Cloud::open_session`] that no caller uses any more. A server may limit the number of sessions.
     fn close_session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, ()> {
         let _ = token;
         Box::pin(std::future::ready(()))

@@ -1,4 +1,4 @@
-//! The checks that every adapter gets without code of its own.
+//! The checks that the host makes for every adapter.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::session::{Opened, PlanSecret, SessionPlan, SessionRequest};
 use crate::sessions::Sessions;
 use crate::single_flight::SingleFlight;
 
-/// A cloud behind the checks that are the same for every cloud.
+/// A cloud, with the checks in front of it that are the same for every cloud.
 ///
 /// # Flow
 ///
@@ -26,7 +26,7 @@ use crate::single_flight::SingleFlight;
 /// perform, scrub. A request that fails a check never reaches the cloud: its failure has `effect: none`.
 ///
 /// A create is first prepared and then committed. It is committed only in the place in which it was prepared,
-/// and as the same principal. Otherwise a later look could miss the created thing and call it absent.
+/// and as the same principal. Otherwise a later look could miss the created object and report it as absent.
 ///
 /// A credential plan is answered from [`Sessions`]. For a new plan, the Secrets that it names are resolved.
 /// Each must still have the digest by which the plan names it.
@@ -44,7 +44,7 @@ struct Entered {
     request: CloudRequest,
     /// The session's handle, as the caller knows it.
     handle: Option<String>,
-    /// Knows the values that were unsealed.
+    /// Scrubs the values that were unsealed.
     redactor: Redactor,
 }
 
@@ -77,7 +77,7 @@ impl<C: Cloud> Gateway<C> {
         self.leave(entered.handle.as_deref(), &entered.redactor, answer)
     }
 
-    /// The sealed values are only checked to exist here. They are sent with the request that creates.
+    /// Checks only that the sealed values exist. They are sent later, with the request that creates.
     async fn checked_prepare(&self, request: CloudRequest) -> Result<Prepared, Failure> {
         let arguments = request.arguments.clone();
         let entered = self.enter(request, Way::Prepare).await?;
@@ -101,7 +101,10 @@ impl<C: Cloud> Gateway<C> {
                 self.cloud.commit(Commit { request, prepared }).await
             }
             Ok(there) => {
-                let message = format!("the create was prepared {}, but this is {there}", prepared.site);
+                let message = format!(
+                    "the create was prepared {}, but would be sent {there}: nothing was sent, prepare it again",
+                    prepared.site
+                );
                 Err(Failure::new(Code::Aborted, message))
             }
             // Nothing was sent, so the effect is none.
@@ -113,7 +116,7 @@ impl<C: Cloud> Gateway<C> {
         self.leave(entered.handle.as_deref(), &entered.redactor, answer)
     }
 
-    /// Ends the sessions that are not kept any more.
+    /// Ends the sessions that were dropped.
     async fn close_dropped(&self) {
         let dropped = self.sessions().take_dropped();
         for token in dropped {
@@ -142,7 +145,7 @@ impl<C: Cloud> Gateway<C> {
         })
     }
 
-    /// The answer to a request, without the values of the request and of its session.
+    /// The answer to a request, scrubbed of the values of the request and of its session.
     fn leave(&self, handle: Option<&str>, redactor: &Redactor, answer: Answer) -> Answer {
         let answer = redactor.answer(answer);
         self.sessions().answered(handle, answer)
@@ -203,7 +206,9 @@ impl<C: Cloud> Gateway<C> {
         let content = self.secrets.credentials(secret).await?;
         let PlanSecret { namespace, name } = secret;
         if content.digest != digest {
-            let message = format!("Secret {namespace}/{name} has changed since the plan was made");
+            let message = format!(
+                "Secret {namespace}/{name} has changed since the credential plan was made: ask for the Secret and make the plan again"
+            );
             return Err(Failure::new(Code::Aborted, message));
         }
         let mut values = BTreeMap::new();
@@ -223,7 +228,7 @@ impl<C: Cloud> Gateway<C> {
         let there = self.cloud.site(&session).await?;
         Ok(match self.cloud.resolve(&session, entry).await {
             Resolution::Absent if !entry.site().is_at(&there) => Resolution::Unknown(format!(
-                "the create was sent {}, but the look was {there}",
+                "the create was sent {}, but the host now looks {there}: only a look in the same place by the same principal counts",
                 entry.site()
             )),
             said => said,

@@ -3,9 +3,9 @@
 //! A [`Cloud`] publishes a catalogue of operations and performs them. A request passes through [`Gateway`],
 //! which is the same for every adapter. It looks up the operation, checks the arguments against the
 //! catalogue's schema, replaces sealed arguments by the values that they name, and scrubs those values from
-//! everything that comes back. It also keeps sessions ([`Sessions`]): a policy holds a handle, the adapter
-//! sees its own token. An adapter only opens sessions, performs operations, and resolves creates whose answer
-//! was lost ([`Cloud::resolve`]).
+//! every answer. It also keeps sessions ([`Sessions`]): a policy holds a handle, and the adapter sees its own
+//! token. An adapter only opens sessions, performs operations, and resolves creates whose answer was lost
+//! ([`Cloud::resolve`]).
 //!
 //! [`catalogue`] defines services and their operations, each once, for the simulated cloud and for real ones.
 //! A cloud publishes the operations that it performs.
@@ -13,8 +13,8 @@
 //! An [`Adapter`] tells how a cloud's configuration is checked and how the cloud is opened. The host decides
 //! which adapters there are; this crate knows no cloud of another crate.
 //!
-//! Not here: decisions (nothing is retried or remembered for a policy), addresses taken from objects, and
-//! user data in an answer.
+//! This crate never decides (it retries nothing, and remembers nothing for a policy), never uses addresses from
+//! objects, and never returns user data in an answer.
 
 mod adapters;
 pub mod catalogue;

@@ -1,4 +1,4 @@
-//! Durations in the form in which people write them.
+//! Durations, written as people write them.
 
 use std::fmt;
 use std::time::Duration;

@@ -5,18 +5,18 @@ use serde_json::Value;
 
 /// The mark in place of a value.
 pub const REDACTED: &str = "[redacted]";
-/// The shortest value that is searched for. A shorter one occurs by chance in any text, so a text that
+/// The shortest value that is cut out of a text. A shorter value occurs by chance in any text, so a text that
 /// contains it is withheld as a whole.
 const SHORTEST: usize = 4;
 /// The shortest line of a longer value that counts as a value of its own: clouds quote the line that they
 /// refuse.
 const SHORTEST_LINE: usize = 8;
 
-/// Knows values and the ways in which a cloud may spell them: raw, base64 at each offset in both alphabets,
+/// Scrubs values in each way in which a cloud may spell them: raw, base64 at each offset in both alphabets,
 /// hexadecimal, and escaped as in JSON, in a Rust string and in a URL.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    /// All spellings, longest first, so that a shorter one never cuts a longer one.
+    /// All spellings, longest first. Otherwise a short spelling could be cut out of a longer one, and leave its rest.
     needles: Vec<String>,
     short: Vec<String>,
 }
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(
             r.scrub("x marks"),
             "x marks",
-            "short lines are no values of their own"
+            "a short line does not count as a value"
         );
     }
 

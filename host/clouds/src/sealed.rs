@@ -1,4 +1,4 @@
-//! Sealed arguments. The recording has a reference; the value exists only between this code and the cloud.
+//! Sealed arguments. A recording contains only the reference; the value exists only between this code and the cloud.
 
 use polity_core::call::Session;
 use polity_core::catalogue::{Operation, SecretRef};
@@ -18,21 +18,21 @@ pub trait SecretResolver: Send + Sync {
         secret: &'a SecretRef,
     ) -> BoxFuture<'a, Result<Vec<u8>, Failure>>;
 
-    /// The content of a Secret that a credential plan names. Its digest must be the one that answers `secret`
-    /// questions about it: only a policy that was answered the digest can make a plan with it.
+    /// The content of a Secret that a credential plan names. Its digest must be the same as in the answers to `secret`
+    /// questions, so that only a policy that got such an answer can make a plan with the Secret.
     fn credentials<'a>(&'a self, secret: &'a PlanSecret) -> BoxFuture<'a, Result<SecretContent, Failure>> {
         let failure = Failure::new(Code::NotFound, format!("no Secret {:?} here", secret.name));
         Box::pin(std::future::ready(Err(failure)))
     }
 
-    /// A new token that a credential plan names.
+    /// A new token of a service account that a credential plan names.
     fn token<'a>(&'a self, token: &'a PlanToken) -> BoxFuture<'a, Result<String, Failure>> {
         let message = format!("no token of ServiceAccount {:?} here", token.name);
         Box::pin(std::future::ready(Err(Failure::new(Code::NotFound, message))))
     }
 }
 
-/// For hosts and tests without Secrets: every reference is `not-found`.
+/// A resolver for hosts and tests without Secrets: every reference is `not-found`.
 pub struct NoSecrets;
 
 impl SecretResolver for NoSecrets {
@@ -70,8 +70,8 @@ pub(crate) async fn unseal(
     Ok(redactor)
 }
 
-/// What does not exist is a Secret. `not-found` would say that the thing does not exist which the operation is about,
-/// and a policy would believe that its machine is gone.
+/// Turns `not-found` into `failed-precondition`: only the Secret does not exist. With `not-found`, a policy would believe that
+/// the subject of the operation is gone, for example its machine.
 fn no_value(failure: Failure) -> Failure {
     match failure.code {
         Code::NotFound => Failure {

@@ -1,4 +1,4 @@
-//! Credential plans and sessions. A plan names Secrets; their values travel beside the plan and never in it.
+//! Credential plans and sessions. A plan names Secrets and never contains their values, which are passed beside it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,16 +25,16 @@ pub struct PlanToken {
     pub namespace: String,
     /// The name of the service account.
     pub name: String,
-    /// For whom the token is.
+    /// The audiences of the token.
     pub audiences: Vec<String>,
-    /// How long it is valid.
+    /// How many seconds the token is valid.
     pub expiration_seconds: u64,
 }
 
 /// The content of a Secret at this moment.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct SecretContent {
-    /// The digest that answers a `secret` question about it.
+    /// The digest that a `secret` question about it is answered with.
     pub digest: String,
     /// The decoded `data`.
     pub values: BTreeMap<String, Vec<u8>>,
@@ -53,9 +53,9 @@ pub struct SessionRequest {
     pub plan: Value,
     /// The values of the Secrets that the plan names, in the plan's order.
     pub secrets: Vec<BTreeMap<String, String>>,
-    /// The tokens that the plan names, in the plan's order; empty for a cloud that takes none.
+    /// The tokens that the plan names, in the plan's order; empty if the cloud does not log in with tokens.
     pub tokens: Vec<String>,
-    /// The uid of the object whose pass asks. The session itself belongs to no object.
+    /// The uid of the primary whose pass needs the session. The session itself belongs to no object.
     pub owner: String,
 }
 
@@ -73,10 +73,9 @@ impl fmt::Debug for SessionRequest {
 /// A session of a cloud.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// The value that the adapter wants to see in [`Session::handle`](polity_core::call::Session). It stays
-    /// in the host.
+    /// The value that the adapter gets in [`Session::handle`](polity_core::call::Session). It never leaves the host.
     pub token: String,
-    /// What policies are told of the session: its principal and its place.
+    /// The facts about the session that policies see: its principal and its place.
     pub attributes: Value,
     /// When the session ends, in Unix milliseconds; `None` if it does not end by itself.
     pub expires: Option<u64>,
@@ -88,8 +87,8 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// A plan, parsed as far as the plans of all adapters are alike: where the catalogue marks a Secret, the plan
-/// has `{namespace, name, digest, ..}`.
+/// A plan, with the parts that all adapters have in common: where the catalogue marks a Secret, the plan has
+/// `{namespace, name, digest, ..}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionPlan {
     value: Value,
@@ -99,7 +98,7 @@ pub struct SessionPlan {
 }
 
 impl SessionPlan {
-    /// Reads a plan that follows the catalogue's schema.
+    /// Reads a plan that matches the catalogue's schema.
     pub fn new(credential: &Credential, value: Value) -> Self {
         let named = credential.secrets(&value).into_iter();
         let secrets = named.filter_map(|secret| {
@@ -121,7 +120,7 @@ impl SessionPlan {
         &self.value
     }
 
-    /// The Secrets that the plan names, in its order, each with the digest by which its author knows it.
+    /// The Secrets that the plan names, in its order, each with the digest in the plan.
     pub fn secrets(&self) -> &[(PlanSecret, String)] {
         &self.secrets
     }
@@ -143,8 +142,8 @@ fn digest(plan: &Value) -> [u8; 32] {
     Sha256::digest(canonical.as_bytes()).into()
 }
 
-/// Writes JSON with sorted field names. Whether serde_json's maps are sorted depends on a feature that any
-/// crate may enable.
+/// Writes JSON with sorted field names. The order in serde_json's maps depends on a feature that any crate may
+/// enable.
 fn write(value: &Value, out: &mut String) {
     match value {
         Value::Object(fields) => {

@@ -1,7 +1,7 @@
-//! Open sessions, which all bindings of a cloud share.
+//! Open sessions. All bindings of a cloud share them.
 //!
-//! A state machine without clock and I/O: the caller passes the time. [`Gateway`](crate::Gateway) keeps one
-//! for every adapter. A simulation that drives an adapter directly keeps its own.
+//! [`Sessions`] is a state machine without clock and I/O: the caller passes the time. [`Gateway`](crate::Gateway)
+//! has one for every adapter. A simulation that calls an adapter directly has its own.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 use crate::redact::Redactor;
 use crate::session::{Opened, PlanSecret, SessionPlan};
 
-/// The most sessions that are kept. Beyond that, the one that was unused for longest is dropped. A host has
-/// far fewer identities, and this many are still fast to search.
+/// The most sessions that are kept. Beyond that, the session that was unused for longest is dropped. A host has
+/// far fewer identities, and so many sessions are still fast to search.
 pub const MOST_SESSIONS: usize = 1_024;
 /// The milliseconds without use after which a session is dropped.
 pub const IDLE: u64 = 3_600_000;
@@ -26,18 +26,18 @@ pub const MARGIN: u64 = 60_000;
 ///
 /// # Guarantees
 ///
-/// - Equal plans share a session, whoever asks. A plan with another digest of a Secret is another plan.
+/// - Equal plans share a session, also if different objects ask. A plan with another digest of a Secret is another plan.
 /// - A handle is valid for the object that it was answered to, as long as its session is kept.
-/// - Failures are not kept: neither a session that could not be opened, nor one that the cloud answered with
+/// - Failures are not kept: neither a session that could not be opened, nor a session that the cloud answered with
 ///   `unauthenticated`.
-/// - Once a Secret is seen with another digest, no session made from the old one is left.
+/// - Once a Secret is seen with another digest, all sessions from its old content are dropped.
 pub struct Sessions {
-    /// The key of the handles. Without it nobody can make a valid handle.
+    /// The key of the handles. A valid handle cannot be made without it.
     key: [u8; 32],
     /// The present session of each plan.
     present: BTreeMap<[u8; 32], u64>,
     kept: BTreeMap<u64, Kept>,
-    /// The tokens of sessions that are not kept any more.
+    /// The tokens of sessions that were dropped, and that the adapter has not ended yet.
     dropped: Vec<String>,
     serial: u64,
 }
@@ -63,7 +63,7 @@ impl Sessions {
         }
     }
 
-    /// The session of a plan, if there is one that lasts long enough: `{handle, reused: true, attributes}`.
+    /// The session of a plan, if one is open and lasts long enough: `{handle, reused: true, attributes}`.
     pub fn get(&mut self, now: u64, plan: &SessionPlan, owner: &str) -> Option<Value> {
         self.sweep(now);
         let serial = *self.present.get(&plan.digest())?;
@@ -81,7 +81,7 @@ impl Sessions {
 
     /// Keeps a new session and answers it. `redactor` knows the values from which the session was made; it
     /// also learns the session's own token. If another caller has opened a session for the plan meanwhile,
-    /// that one is kept.
+    /// the other session is kept, and this one is dropped.
     pub fn put(
         &mut self,
         now: u64,
@@ -150,7 +150,7 @@ impl Sessions {
         answer
     }
 
-    /// The tokens of the sessions that were dropped since the last call: their adapter ends them.
+    /// The tokens of the sessions that were dropped since the last call. The caller lets the adapter end them.
     pub fn take_dropped(&mut self) -> Vec<String> {
         std::mem::take(&mut self.dropped)
     }
@@ -207,8 +207,8 @@ impl Sessions {
         json!({"handle": self.handle(serial, owner), "reused": reused, "attributes": attributes})
     }
 
-    /// A handle: `session-7-` and 128 bits of a digest. The other half of the digest is withheld, so that the
-    /// digest cannot be extended.
+    /// A handle: `session-7-` and 128 bits of a digest. The other half of the digest is left out, so that a caller
+    /// cannot extend the digest to that of another owner.
     fn handle(&self, serial: u64, owner: &str) -> String {
         let digest = Sha256::new_with_prefix(self.key).chain_update(serial.to_le_bytes());
         let digest = digest.chain_update(owner).finalize();

@@ -1,4 +1,4 @@
-//! Lets one task at a time work on a key. Others with the same key wait.
+//! Lets one task at a time work on a key. Other tasks with the same key wait.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -37,7 +37,7 @@ impl SingleFlight {
 }
 
 impl Drop for Turn<'_> {
-    /// Wakes all waiting tasks, because a single one may have given up meanwhile.
+    /// Wakes all waiting tasks. A single task could have given up meanwhile, and then none would go on.
     fn drop(&mut self) {
         let waiting = self.flight.lock().remove(&self.key);
         waiting.into_iter().flatten().for_each(Waker::wake);
@@ -57,7 +57,7 @@ mod tests {
         let flight = SingleFlight::default();
         let context = &mut Context::from_waker(Waker::noop());
         let Poll::Ready(first) = flight.take([1; 32]).boxed_local().poll_unpin(context) else {
-            panic!("nobody is at it")
+            panic!("no task works on the key")
         };
         let mut second = flight.take([1; 32]).boxed_local();
         assert!(second.poll_unpin(context).is_pending());

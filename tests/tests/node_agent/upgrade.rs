@@ -326,7 +326,7 @@ async fn what_cannot_be_upgraded_is_refused_with_a_reason_and_done_once_it_can()
 
     stage.offer_kubernetes("1.34.0");
     stage.upgrades_to("1.34.0", "6.1.94", Some("node")).await;
-    is_refused("VersionSkew", "Want a release in between first").await;
+    is_refused("VersionSkew", "Upgrade to a release in between first").await;
 
     stage.offer_package("kubelet", "1.31.7-1.1", "Installed-Size: 999999999999\n", &[]);
     stage.upgrades_to(AFTER, "6.1.94", Some("node")).await;

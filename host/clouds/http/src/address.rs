@@ -1,4 +1,4 @@
-//! Where a request goes.
+//! Addresses of servers, and the URLs of requests to them.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -15,9 +15,9 @@ pub struct Address {
     path: String,
 }
 
-/// Why a text is no address of an endpoint.
+/// Why a text is not the address of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{url:?} is no address of an endpoint: {why}")]
+#[error("{url:?} is not the address of an endpoint, like https://HOST:PORT/PATH: {why}")]
 pub struct BadAddress {
     url: String,
     why: &'static str,
@@ -27,7 +27,7 @@ impl Address {
     /// Reads `http://HOST[:PORT][/PATH]` or `https://…`.
     ///
     /// # Errors
-    /// It has a user, a query or a fragment, or is no URL.
+    /// The text has a user, a query or a fragment, or is not a URL.
     pub fn read(url: &str) -> Result<Self, BadAddress> {
         let bad = |why| BadAddress {
             url: url.chars().take(200).collect(),
@@ -58,7 +58,7 @@ impl Address {
         })
     }
 
-    /// A port of an IP address, without TLS: an appliance.
+    /// The address of an appliance: a port of an IP address, without TLS.
     pub fn of_ip(ip: IpAddr, port: u16) -> Result<Self, BadAddress> {
         let url = match ip {
             IpAddr::V4(ip) => format!("http://{ip}:{port}"),
@@ -67,12 +67,12 @@ impl Address {
         Address::read(&url)
     }
 
-    /// The host, and the port if it is not that of the scheme: the header `host`.
+    /// The host, with the port if the address names one. This is the header `host`.
     pub fn host(&self) -> &str {
         self.authority.as_str()
     }
 
-    /// The path of a request below this address, each segment encoded.
+    /// The path of a request below this address, with each segment encoded.
     pub fn path(&self, segments: &[String]) -> String {
         let mut path = self.path.clone();
         for segment in segments {
@@ -85,7 +85,7 @@ impl Address {
         }
     }
 
-    /// The whole address of a request.
+    /// The whole URL of a request.
     pub fn uri(&self, path: &str, query: &str) -> Result<Uri, BadAddress> {
         let joint = if query.is_empty() { "" } else { "?" };
         let text = format!("{}://{}{path}{joint}{query}", self.scheme, self.authority);
@@ -101,7 +101,7 @@ impl Address {
     }
 }
 
-/// The pairs of a query, each encoded, in their order.
+/// The pairs of a query, encoded, in their order.
 pub(crate) fn query(pairs: &[(String, String)]) -> String {
     let mut query = String::new();
     for (name, value) in pairs {
@@ -115,8 +115,8 @@ pub(crate) fn query(pairs: &[(String, String)]) -> String {
     query
 }
 
-/// Encodes every byte but letters, digits and `-_.~`. A segment of dots alone would lead up, so its dots are
-/// encoded too.
+/// Encodes every byte except letters, digits and `-_.~`. The segments `.` and `..` would lead to another path, so their dots
+/// are encoded too.
 fn encode(text: &str, out: &mut String) {
     let leads_up = text == "." || text == "..";
     for byte in text.bytes() {

@@ -1,5 +1,5 @@
-//! Servers that cannot be reached: after some tries in a row nobody waits for them any more, and one request at a time finds out
-//! whether they are back.
+//! Servers that cannot be reached. After several failed requests in a row, other requests to the server fail at once, and one
+//! request at a time finds out whether the server is back.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,23 +7,23 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many requests in a row find nobody before the others are spared the wait.
+/// After so many requests in a row that did not reach the server, other requests fail at once.
 const IN_A_ROW: u32 = 5;
-/// How long an address is left alone then. It is short: an appliance that boots is asked again and again until it is there.
+/// The time until one request tries the address again. It is short, because an appliance that boots is tried until it answers.
 const REST: Duration = Duration::from_secs(2);
-/// The most addresses that are remembered. Those of appliances come and go.
+/// The most addresses that are remembered. The addresses of appliances come and go.
 const MOST: usize = 1_024;
 
-/// The addresses at which nobody was found.
+/// The addresses at which no server was reached.
 #[derive(Default)]
 pub(crate) struct Breaker {
     away: Mutex<BTreeMap<String, Away>>,
 }
 
 struct Away {
-    /// How many requests in a row found nobody.
+    /// How many requests in a row did not reach the server.
     in_a_row: u32,
-    /// Until then nothing is sent there.
+    /// No request is sent to the address before this moment.
     rests_until: Instant,
 }
 
@@ -32,8 +32,8 @@ impl Breaker {
         self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a request may be sent to this address now. Of those that come after a rest, the first one may; the others learn
-    /// from it.
+    /// Whether a request may be sent to this address now. After a rest, the first request may; its result decides for the
+    /// others.
     pub(crate) fn lets_through(&self, host: &str) -> bool {
         let now = Instant::now();
         match self.away().get_mut(host) {
@@ -48,7 +48,7 @@ impl Breaker {
         }
     }
 
-    /// Notes whether somebody was found.
+    /// Notes whether a request reached the server.
     pub(crate) fn found(&self, host: &str, is_there: bool) {
         let mut away = self.away();
         if is_there {
@@ -77,7 +77,10 @@ mod tests {
         let breaker = Breaker::default();
         for _ in 1..IN_A_ROW {
             breaker.found("a", false);
-            assert!(breaker.lets_through("a"), "it may be a moment");
+            assert!(
+                breaker.lets_through("a"),
+                "the server may be away for a moment only"
+            );
         }
         breaker.found("a", false);
         assert!(!breaker.lets_through("a"));

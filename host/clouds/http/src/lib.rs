@@ -1,15 +1,15 @@
-//! HTTP to clouds: who connects, who logs in, who signs.
+//! HTTP to clouds: connections, logins, signatures and rates.
 //!
 //! ```text
 //! Outgoing ─ login/*: adds a token or a signature ─ pace.rs: waits its turn ─ transport.rs: TLS, proxy, breaker.rs ─→ a server
 //! Incoming ←──────────────── bounded, no redirect is followed ────────────────────┘
 //! ```
 //!
-//! A request names an endpoint of its connection and the segments of a path, never a URL. What it costs to reach a
-//! server (a proxy, certificates, a clock that runs wrong) is known here and nowhere else.
+//! A request names an endpoint of its connection and the segments of a path, never a URL. Only this crate knows how a server
+//! is reached: through which proxy, with which certificates, and by which clock.
 //!
-//! Not here: what a request means. Whether it may be repeated, and what a lost response means for the operation, is
-//! for the caller to decide; a [`Lost`] says whether anything was sent.
+//! This crate does not know what a request means. The caller decides whether a request may be repeated, and what a lost
+//! response means for the operation; a [`Lost`] says whether anything was sent.
 
 mod address;
 mod breaker;

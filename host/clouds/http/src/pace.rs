@@ -1,5 +1,5 @@
-//! How fast a server is asked: a bucket of requests that fills with time, slower while the server asks for it. Who waits
-//! for a request waits in a tenant queue, and the queues take turns.
+//! How fast requests are sent to a server: a bucket of requests that fills with time, and more slowly while the server asks
+//! for fewer requests. A call that must wait for the bucket waits in its tenant queue, and the tenant queues take turns.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The part of one of so many who share a rate.
+    /// The part of one host, if so many hosts share the rate.
     #[must_use]
     pub fn shared_by(self, hosts: u32) -> Rate {
         let hosts = f64::from(hosts.max(1));
@@ -29,20 +29,20 @@ impl Rate {
     }
 }
 
-/// How much of its rate is left after a server has asked for less.
+/// The share of its rate that a bucket keeps when the server asks for fewer requests.
 const SLOWER: f64 = 0.5;
-/// The least share of its rate.
+/// The least share of its rate that a bucket keeps.
 const SLOWEST: f64 = 0.05;
-/// The share of the rate that comes back in a second without such an answer.
+/// The share of the rate that comes back in each second in which the server does not ask for fewer requests.
 const RECOVERS: f64 = 0.02;
-/// The part of a burst that one tenant queue takes at most. The rest stays for the others.
+/// The largest part of a burst that one tenant queue takes. The rest stays for the other tenant queues.
 const OF_ONE_QUEUE: f64 = 0.5;
 /// A bucket with more tenant queues than this forgets those that are idle.
 const REMEMBERED: usize = 1_024;
-/// A request may be sent when this much of it is missing: sums of fractions are not exact.
+/// A request may be sent if no more than this part of it is missing, because sums of fractions are not exact.
 const INEXACT: f64 = 1e-6;
 
-/// The buckets of a process, by what they are for: server, account, region, class.
+/// The buckets of a process, by server, account, region and class of requests.
 #[derive(Default)]
 pub struct Pace {
     buckets: Mutex<BTreeMap<String, Bucket>>,
@@ -50,16 +50,16 @@ pub struct Pace {
 
 struct Bucket {
     level: Level,
-    /// The share of the rate that the server takes.
+    /// The share of the rate that is in use now. It is below 1 after the server has asked for fewer requests.
     share: f64,
-    /// The requests a second that it takes now.
+    /// The requests a second that may be sent now.
     speed: f64,
-    /// Nothing is sent before this moment.
+    /// No request is sent before this moment.
     until: Instant,
     queues: BTreeMap<Arc<str>, Queue>,
-    /// The queues in which somebody waits, the next one first.
+    /// The tenant queues in which a call waits, the next tenant queue first.
     turns: VecDeque<Arc<str>>,
-    /// The number of the last who came.
+    /// The number of the last call that entered a tenant queue.
     last: u64,
 }
 
@@ -69,7 +69,7 @@ struct Level {
     /// Requests that could be sent at that time.
     left: f64,
     at: Instant,
-    /// The most that it holds.
+    /// The most requests that it holds.
     most: f64,
 }
 
@@ -82,7 +82,7 @@ impl Level {
         }
     }
 
-    /// The level now, if it has been filled this fast.
+    /// The level now, if it has filled with this many requests a second.
     fn now(self, now: Instant, speed: f64) -> Level {
         let seconds = now.saturating_duration_since(self.at).as_secs_f64();
         Level {
@@ -104,12 +104,12 @@ impl Level {
 
 /// A tenant queue at a bucket.
 struct Queue {
-    /// What it may take of the bucket, which fills as fast as that.
+    /// How much this tenant queue may take of the bucket. It fills as fast as the bucket.
     level: Level,
     waiting: VecDeque<(u64, Arc<Notify>)>,
 }
 
-/// What somebody who waits does next.
+/// What a waiting call does next.
 enum Next {
     /// Sends the request: it is counted.
     Send,
@@ -132,7 +132,7 @@ impl Bucket {
         }
     }
 
-    /// Fills the bucket, at the speed that the server takes now.
+    /// Fills the bucket for the time since it was filled last, at the present speed.
     fn fill(&mut self, rate: Rate, now: Instant) {
         let seconds = now.saturating_duration_since(self.level.at).as_secs_f64();
         self.share = (self.share + RECOVERS * seconds).min(1.0);
@@ -141,7 +141,8 @@ impl Bucket {
         self.level = self.level.now(now, self.speed);
     }
 
-    /// Adds somebody to a queue, unless their turn would come later than in `longest`. Their number.
+    /// Adds a call to a tenant queue and returns the number of the call. Returns `None`, and adds nothing, if its turn would come
+    /// later than `longest` from now.
     fn enter(&mut self, rate: Rate, name: &Arc<str>, wake: &Arc<Notify>, longest: Duration) -> Option<u64> {
         let now = Instant::now();
         self.fill(rate, now);
@@ -159,7 +160,7 @@ impl Bucket {
         queue.level.most = part;
         let own = queue.waiting.len();
         let of_own = queue.level.now(now, self.speed).wait(count(own + 1), self.speed);
-        // Each of the others has as many turns before this one as there are of its own queue.
+        // Each other tenant queue has at most as many turns before this call as the call's own tenant queue has up to it.
         let others = self.queues.iter().filter(|(other, _)| *other != name);
         let before: usize = others.map(|(_, other)| other.waiting.len().min(own + 1)).sum();
         let of_all = self.level.wait(count(before + own + 1), self.speed);
@@ -176,7 +177,7 @@ impl Bucket {
         Some(self.last)
     }
 
-    /// Who is next, and when: the first of the queues whose part is filled first.
+    /// The call that is next, and when: the first call of the tenant queue whose part is filled first.
     fn next(&self, now: Instant) -> Option<(Instant, &(u64, Arc<Notify>))> {
         let pause = self.until.saturating_duration_since(now);
         let shared = self.level.now(now, self.speed).wait(1.0, self.speed).max(pause);
@@ -201,7 +202,7 @@ impl Bucket {
                 }
                 Next::Send
             }
-            // Who is first may have changed without the first one knowing.
+            // Another call may have become the first, and does not know it yet.
             Some((_, (_, wake))) => {
                 wake.notify_one();
                 Next::Told
@@ -210,7 +211,7 @@ impl Bucket {
         }
     }
 
-    /// Removes somebody who waited, and tells who is next. A queue that had its turn is the last from then on.
+    /// Removes a call from its tenant queue, and wakes the call that is next. A tenant queue that had its turn becomes the last.
     fn leave(&mut self, name: &Arc<str>, number: u64, had_turn: bool) {
         if let Some(queue) = self.queues.get_mut(name) {
             queue.waiting.retain(|(waiting, _)| *waiting != number);
@@ -232,7 +233,7 @@ fn count(requests: usize) -> f64 {
     u32::try_from(requests).map_or(f64::MAX, f64::from)
 }
 
-/// Somebody who waits.
+/// A waiting call. It leaves its tenant queue when it is dropped.
 struct Waiter<'a> {
     pace: &'a Pace,
     class: &'a str,
@@ -254,8 +255,8 @@ impl Pace {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a tenant queue may send a request of a class, which is counted then. The queues take turns, and none
-    /// takes more than half of a burst. `false` if the turn does not come within `longest`, as soon as that is known.
+    /// Waits until a tenant queue may send a request of a class, and counts that request. The tenant queues take turns, and none
+    /// takes more than half of a burst. Returns `false` if the turn does not come within `longest`, as soon as that is known.
     pub async fn turn(&self, class: &str, rate: Rate, queue: &Arc<str>, longest: Duration) -> bool {
         let now = Instant::now();
         let wake = Arc::new(Notify::new());
@@ -300,7 +301,7 @@ impl Pace {
         }
     }
 
-    /// Notes that the server asks for less: it throttles, perhaps for this long.
+    /// Notes that the server throttles. `for_` is the pause that it asks for, if it names one.
     pub fn slow_down(&self, class: &str, for_: Option<Duration>) {
         if let Some(bucket) = self.buckets().get_mut(class) {
             bucket.share = (bucket.share * SLOWER).max(SLOWEST);
@@ -329,7 +330,7 @@ mod tests {
         name.into()
     }
 
-    /// The requests of these queues that are sent, in their order, each with the milliseconds until then.
+    /// The requests of these tenant queues in the order in which they are sent, each with the milliseconds until then.
     async fn sent(pace: &Pace, class: &str, names: &[&'static str]) -> Vec<(&'static str, u128)> {
         let began = Instant::now();
         let all = names.iter().map(|name| async move {

@@ -22,7 +22,7 @@ use crate::breaker::Breaker;
 
 /// The most bytes of a response's body.
 const LARGEST: usize = 4 << 20;
-/// How long a connection that nobody uses stays open.
+/// How long an idle connection stays open.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// A request.
@@ -30,7 +30,7 @@ const IDLE: Duration = Duration::from_secs(60);
 pub struct Outgoing {
     /// The endpoint to which it goes.
     pub address: Address,
-    /// `GET`
+    /// The method, such as `GET`.
     pub method: Method,
     /// The segments of the path below the address, not encoded.
     pub path: Vec<String>,
@@ -42,7 +42,7 @@ pub struct Outgoing {
     pub body: Bytes,
 }
 
-/// A body has secrets in it, and so have headers.
+/// Prints neither the body nor the headers, because they contain secrets.
 impl std::fmt::Debug for Outgoing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path = self.address.path(&self.path);
@@ -67,7 +67,7 @@ impl Outgoing {
 pub struct Incoming {
     /// The status.
     pub status: u16,
-    /// Names in small letters. What is no text is left out.
+    /// Names in small letters. A value that is not text is left out.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Bytes,
@@ -80,13 +80,13 @@ impl Incoming {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// When the server says that it answered, in Unix milliseconds.
+    /// The time of the response by the server's clock, in Unix milliseconds.
     pub fn date(&self) -> Option<u64> {
         self.header("date").and_then(unix_of)
     }
 }
 
-/// The Unix milliseconds of a date of HTTP.
+/// The Unix milliseconds of an HTTP date.
 pub fn unix_of(date: &str) -> Option<u64> {
     let time = jiff::fmt::rfc2822::parse(date).ok()?;
     u64::try_from(time.timestamp().as_millisecond()).ok()
@@ -95,31 +95,31 @@ pub fn unix_of(date: &str) -> Option<u64> {
 /// A request without a response.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lost {
-    /// Why.
+    /// Why there is no response.
     pub failure: Failure,
-    /// Whether any of it may have reached the server.
+    /// Whether any part of the request may have reached the server.
     pub sent: bool,
 }
 
-/// Whom a connection trusts, and how it shows who it is.
+/// The authorities that a connection trusts, and the certificate by which servers know the host.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// Certificates in PEM of the authorities that are trusted; `None` trusts those of the system.
+    /// The certificates of the trusted authorities, in PEM; `None` trusts the authorities of the system.
     pub authorities: Option<Vec<u8>>,
-    /// A certificate chain and a key in PEM.
+    /// The host's own certificate chain and key, in PEM.
     pub client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Why certificates or a proxy cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadTls {
-    /// The certificates of the authorities are none.
+    /// The certificates of the authorities cannot be read.
     #[error("the CA bundle: {0}")]
     Authorities(String),
-    /// The client's certificate or key is none.
+    /// The host's own certificate or key cannot be read.
     #[error("the client certificate: {0}")]
     Client(String),
-    /// The proxy's address is none.
+    /// The proxy's address is not an address.
     #[error("the proxy {0:?} is not http://HOST:PORT")]
     Proxy(String),
 }
@@ -140,7 +140,7 @@ enum Way {
 }
 
 impl Transport {
-    /// Connects to nothing yet.
+    /// A transport without an open connection.
     pub fn new(tls: &Tls, proxy: Option<&str>) -> Result<Self, BadTls> {
         let config = client_config(tls)?;
         let mut tcp = HttpConnector::new();
@@ -154,7 +154,7 @@ impl Transport {
         let mut pool = Client::builder(TokioExecutor::new());
         pool.pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
-            // A request that was written to a connection which then ended is not written again.
+            // A request may have reached the server although its connection ended, so it is never written again.
             .retry_canceled_requests(false);
         let client = match proxy {
             None => Way::Direct(pool.build(builder().enable_all_versions().wrap_connector(tcp))),
@@ -174,7 +174,7 @@ impl Transport {
         })
     }
 
-    /// Sends a request once, and reads its response until this moment.
+    /// Sends a request once, and waits for its response until this moment.
     pub async fn send(&self, request: &Outgoing, until: Instant) -> Result<Incoming, Lost> {
         let host = request.address.host();
         let what = format!("{} {host}", request.method);
@@ -183,8 +183,9 @@ impl Transport {
             sent: false,
         })?;
         if !self.breaker.lets_through(host) {
-            let message =
-                format!("{what}: nobody was there some times in a row, so only one request at a time looks");
+            let message = format!(
+                "{what}: not sent, because the last requests did not reach this server; the host tries it again within seconds. Check the endpoint, the network and the proxy"
+            );
             return Err(Lost {
                 failure: Failure::new(Code::Unavailable, message),
                 sent: false,
@@ -267,7 +268,7 @@ impl Transport {
     }
 }
 
-/// An error with all its causes, which is what tells a certificate that does not fit from a port that is closed.
+/// An error with all its causes. Only the causes tell a certificate that does not fit from a port that is closed.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut said = error.to_string();
     let mut next = error.source();
@@ -298,7 +299,7 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, BadTls> {
                 roots.add(certificate).map_err(|e| bad(e.to_string()))?;
             }
             if roots.is_empty() {
-                return Err(bad("it holds no certificate".to_owned()));
+                return Err(bad("it contains no certificate".to_owned()));
             }
             builder.with_root_certificates(roots)
         }

@@ -18,7 +18,7 @@ pub fn operations() -> Vec<Named> {
     let operations = [
         on_machine(
             INIT,
-            "Makes a machine the first node; already-exists where there is a cluster.",
+            "Makes a machine the first node of a cluster; already-exists if there is a cluster.",
             registration(),
             &["labels"],
         ),
@@ -39,8 +39,7 @@ fn join() -> Named {
     arguments["role"] = tier();
     arguments["token"] = sealed();
     arguments["certificateKey"] = sealed();
-    let description =
-        "Makes a machine a node; joins the same work that runs; already-exists where it is one.";
+    let description = "Makes a machine a node. If the same join already runs, answers its task; already-exists if the machine is a node.";
     let (name, operation) = on_machine(JOIN, description, arguments, &["labels", "role", "token"]);
     let sealed = vec!["token".to_owned(), "certificateKey".to_owned()];
     (name, Operation { sealed, ..operation })

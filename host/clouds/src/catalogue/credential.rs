@@ -26,7 +26,7 @@ fn one(kind: &str, link: Value) -> Value {
     fields(json!({kind: link}), &[kind])
 }
 
-/// The object from which a link was read. The cloud is not told of it, but it makes plans different.
+/// The identity object that a link comes from. The cloud does not see it, but plans of different identities differ.
 fn identity() -> Value {
     let identity = json!({"kind": text(), "name": text(), "uid": text()});
     fields(identity, &["kind", "name", "uid"])

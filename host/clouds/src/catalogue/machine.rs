@@ -13,7 +13,7 @@ pub const CREATE: &str = "machine.create";
 pub const STATUS: &str = "machine.status";
 /// Removes a machine.
 pub const DELETE: &str = "machine.delete";
-/// Sets up what the creation of a machine leaves open.
+/// Does the setup that a machine needs after its creation.
 pub const INITIALIZE: &str = "machine.initialize";
 /// Lists the machines of a tenant.
 pub const LIST: &str = "machine.list";
@@ -33,10 +33,10 @@ const USER_DATA: &str = "userData";
 
 /// The operations on machines.
 pub fn operations(visible_within: Duration) -> Vec<Named> {
-    let initialize = "Sets up what the creation of a machine leaves open. To repeat it does no harm.";
+    let initialize = "Does the setup that a machine needs after its creation. It may be repeated.";
     let operations = [
         create(visible_within),
-        change(DELETE, "Removes a machine, at once.", known(), &[USER_DATA]),
+        change(DELETE, "Removes a machine at once.", known(), &[USER_DATA]),
         change(INITIALIZE, initialize, known(), &[USER_DATA]),
         status(),
         list(),
@@ -46,14 +46,14 @@ pub fn operations(visible_within: Duration) -> Vec<Named> {
 }
 
 fn status() -> Named {
-    let description = "A machine, by the provider's id; without one, by name, which may lag behind.";
+    let description = "A machine, by its provider ID; without a provider ID by its name, and then the answer may lag behind.";
     let (name, operation) = read(STATUS, description, known(), machine());
     let sealed = vec![USER_DATA.to_owned()];
     (name, Operation { sealed, ..operation })
 }
 
-/// The arguments that say which machine, with its class and the Secret of the class. By the class a driver also knows
-/// where the machine belongs, and when it is set up.
+/// The arguments that identify a machine, with its class and the Secret of the class. From the class a driver also knows
+/// where the machine is, and which setup it needs.
 fn known() -> Value {
     let arguments = json!({
         "name": name(),
@@ -64,7 +64,7 @@ fn known() -> Value {
     fields(arguments, &["name"])
 }
 
-/// Lists machines, so that those without an object are found.
+/// Lists machines, so that a policy finds machines without an object.
 fn list() -> Named {
     let machine = fields(
         json!({"name": text(), "providerID": name(), "owner": name()}),
@@ -74,7 +74,7 @@ fn list() -> Named {
         json!({"machines": {"type": "array", "items": machine}}),
         &["machines"],
     );
-    let description = "All machines of the tenant, each with the uid of its owner. It may lag behind.";
+    let description = "All machines of the tenant, each with the uid of its owner. The list may lag behind.";
     read(LIST, description, fields(json!({}), &[]), answer)
 }
 

@@ -1,8 +1,8 @@
 //! The services of clouds and their operations, each defined once.
 //!
 //! A simulation and a driver of a real cloud publish the same operations, so one policy runs on both. For an
-//! operation that creates something, the cloud also states how long it may take until every look sees what
-//! was created (`visible_within`).
+//! operation that creates something, the cloud also states how long it may take until every look sees the
+//! created object (`visible_within`).
 
 pub mod cluster;
 mod credential;
@@ -23,7 +23,7 @@ pub use credential::plan as credential_plan;
 /// The time after which a call is cut. The design allows no more.
 pub const LONGEST: Duration = Duration::from_secs(5);
 
-/// The time after which everybody sees what an operation created that creates nothing.
+/// The `visible_within` of an operation that creates nothing.
 const SEEN_AT_ONCE: Duration = Duration::ZERO;
 
 /// An operation and its name.
@@ -99,8 +99,8 @@ fn create(
     (name, operation)
 }
 
-/// The operations of a service, each marked with it. The name of a service ends in its major version, because
-/// an operation of another version may mean something else.
+/// The operations of a service, each marked with the service. The name of a service ends in its major version,
+/// because an operation of another version may mean something else.
 fn of(service: &str, operations: impl IntoIterator<Item = Named>) -> Vec<Named> {
     let own = |(name, operation): Named| {
         let service = service.to_owned();

@@ -1,5 +1,5 @@
-//! Operations of a machine for its own agent. In the cloud `node` it is the machine of the host; the
-//! simulated cloud has many.
+//! Operations of a machine for its own agent. In the cloud `node` this is the machine on which the host runs; the
+//! simulated cloud has many such machines.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ pub(crate) fn catalogue() -> polity_core::catalogue::Catalogue {
 /// The name of the service, with its major version.
 const SERVICE: &str = "node@1";
 
-/// The operations by name. Whatever takes longer than a call is work, whose progress `node.work` tells.
+/// The operations by name. Work that takes longer than a call goes on after the answer; `node.work` reads its progress.
 pub fn operations() -> Vec<Named> {
     use OperationEffect::{Change, Read};
     let packages = json!({"type": "array", "items": package(), "maxItems": MOST_PACKAGES});
@@ -47,7 +47,7 @@ pub fn operations() -> Vec<Named> {
     let operations = [
         operation(
             SEED,
-            "What was given when the agent was installed; not-found if nothing was.",
+            "The versions that the agent was installed with; not-found if it was installed without versions.",
             (Read, fields(node()), fields(seed)),
         ),
         operation(
@@ -61,12 +61,12 @@ pub fn operations() -> Vec<Named> {
         ),
         operation(
             WORK,
-            "Which boot it is, and the work that runs or was done last.",
+            "The id of the present boot, and the work that runs or ran last.",
             (Read, fields(node()), working()),
         ),
         operation(
             REBOOT_REQUIRED,
-            "Whether what is installed wants another boot.",
+            "Whether an installed package needs a reboot.",
             (
                 Read,
                 fields(node()),
@@ -75,18 +75,18 @@ pub fn operations() -> Vec<Named> {
         ),
         operation(
             ENSURE,
-            "Begins to install exactly these versions and to hold them, and to upgrade Kubernetes in between if it is \
-             said how; joins the same work that runs.",
+            "Begins to install exactly these versions and to hold them. With `upgrade`, also upgrades Kubernetes in between. \
+             If the same work already runs, the call joins it.",
             (Change, ensuring(), nothing()),
         ),
         operation(
             INITIALIZED,
-            "Says that the machine is prepared.",
+            "Declares the machine ready.",
             (Change, fields(node()), nothing()),
         ),
         operation(
             REBOOT,
-            "Ends this boot, a moment later; failed-precondition under another boot.",
+            "Reboots the machine a moment later; failed-precondition if the machine is in another boot.",
             (Change, with(node(), json!({"bootId": name()})), nothing()),
         ),
     ];
@@ -105,7 +105,7 @@ fn ensuring() -> Value {
     })
 }
 
-/// What kubeadm does between the packages: it upgrades the cluster, or this node alone.
+/// What kubeadm does between the packages: it upgrades the cluster (`apply`), or only this node (`node`).
 fn upgrade() -> Value {
     json!({"enum": ["apply", "node"]})
 }
@@ -177,7 +177,7 @@ fn fields(properties: Value) -> Value {
     json!({"type": "object", "required": required, "properties": properties, "additionalProperties": false})
 }
 
-/// A schema of versions by package that excludes all that apt would read as an option, a pattern or another
+/// A schema of versions by package. It excludes every text that apt would read as an option, a pattern or another
 /// package's version. Source: Debian Policy 5.6.1, 5.6.12.
 fn versions() -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! Pools of machines that kubeadm makes a cluster of.
+//! Pools of machines, which kubeadm makes a cluster.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub const INSTALL: &str = "agent.install";
 /// The name of the service, with its major version.
 const SERVICE: &str = "pool@1";
 
-/// The operations on pools, and the one that installs agents on their machines.
+/// The operations on pools, and the operation that installs agents on their machines.
 pub fn operations(visible_within: Duration) -> Vec<Named> {
     let pools = fields(json!({"pools": {"type": "array", "items": pool()}}), &["pools"]);
     let machines = fields(
@@ -33,27 +33,27 @@ pub fn operations(visible_within: Duration) -> Vec<Named> {
     let operations = [
         read(
             LIST,
-            "The caller's pools, with the addresses under which they are reached.",
+            "The caller's pools, with their addresses.",
             nothing(),
             pools,
         ),
         ensure(),
         read(
             MACHINES,
-            "The machines of the caller's pools. May lag behind.",
+            "The machines of the caller's pools. The list may lag behind.",
             nothing(),
             machines,
         ),
         add(visible_within),
         on_machine(
             REMOVE,
-            "Resets what kubeadm made of a machine, and destroys it.",
+            "Undoes the changes of kubeadm on a machine, and destroys the machine.",
             json!({}),
             &[],
         ),
         on_machine(
             INSTALL,
-            "Installs the node agent, with the versions to begin with; joins the same work that runs.",
+            "Installs the node agent with the initial versions. If the same installation already runs, answers its task.",
             json!({"versions": versions(), "release": name()}),
             &["versions"],
         ),
@@ -90,7 +90,7 @@ fn ensure() -> Named {
         &["pool", "tier"],
     );
     let arguments = fields(json!({"pools": {"type": "array", "items": wanted}}), &["pools"]);
-    let description = "Makes the infrastructure of pools. Those that are there stay.";
+    let description = "Creates the infrastructure of pools. Existing pools stay as they are.";
     let operation = operation(
         description,
         OperationEffect::Change,

@@ -30,7 +30,7 @@ pub const INTERFACES: &str = "router.interfaces";
 pub const STATS: &str = "router.stats";
 /// Removes the VM of a router.
 pub const DELETE: &str = "router.delete";
-/// Gives back the ports of a router.
+/// Releases the ports of a router.
 pub const DELETE_PORTS: &str = "router.delete-ports";
 /// The most ports of a router: a VM has this many slots.
 const PORTS: u64 = 26;
@@ -38,7 +38,7 @@ const PORTS: u64 = 26;
 /// The name of the service, with its major version.
 const SERVICE: &str = "router@1";
 
-/// The operations on routers and on the things that they are made of.
+/// The operations on routers, and on their images and ports.
 pub fn operations(visible_within: Duration) -> Vec<Named> {
     let all = [boot(visible_within)].into_iter();
     of(SERVICE, all.chain(reads()).chain(changes()))
@@ -57,7 +57,7 @@ fn reads() -> [Named; 7] {
         read(IMAGE, "An image that the caller may boot.", image, nothing()),
         read(
             PORT,
-            "A port, and which of the caller's routers it belongs to. Of those of others nothing is told.",
+            "A port, and which of the caller's routers it belongs to. The answer names no router of another owner.",
             port(),
             known_port(),
         ),
@@ -69,25 +69,25 @@ fn reads() -> [Named; 7] {
         ),
         read(
             GET,
-            "A router's VM, by id; without one, by name, which may lag behind.",
+            "A router's VM, by its id; without an id by its name, and then the answer may lag behind.",
             fields(json!({"name": name(), "id": name()}), &["name"]),
             instance(),
         ),
         read(
             ALIVE,
-            "Whether the management API of a router's VM answers, after as many tries as that takes.",
+            "Whether the management API of a router's VM answers. It is tried several times.",
             id(),
             fields(json!({"alive": {"type": "boolean"}}), &["alive"]),
         ),
         read(
             INTERFACES,
-            "The MAC addresses that a router's VM shows. It has to answer.",
+            "The MAC addresses that a router's VM reports. Its management API must answer.",
             id(),
             fields(json!({"macs": {"type": "array", "items": text()}}), &["macs"]),
         ),
         read(
             STATS,
-            "How much has passed through a router's ports. Its VM has to answer.",
+            "The traffic of a router's ports. The management API of its VM must answer.",
             id(),
             fields(
                 json!({"traffic": {"type": "array", "items": traffic}}),
@@ -101,14 +101,14 @@ fn changes() -> [Named; 5] {
     [
         task(
             PUSH,
-            "Tells a router's VM what to be.",
+            "Configures a router's VM.",
             fields(
                 json!({"id": name(), "config": {"type": "object"}}),
                 &["id", "config"],
             ),
         ),
-        change(DELETE, "Removes a router's VM, which takes a while.", id(), &[]),
-        change(DELETE_PORTS, "Gives the ports of a router back.", by_name(), &[]),
+        change(DELETE, "Begins to remove a router's VM.", id(), &[]),
+        change(DELETE_PORTS, "Releases the ports of a router.", by_name(), &[]),
         change(
             ATTACH,
             "Plugs a port into a router's VM while it runs.",
@@ -117,7 +117,7 @@ fn changes() -> [Named; 5] {
         ),
         change(
             DETACH,
-            "Plugs a port out of a router's VM and gives it back.",
+            "Unplugs a port from a router's VM and releases the port.",
             plug(),
             &[],
         ),

@@ -23,6 +23,6 @@ pub fn operations() -> Vec<Named> {
         "error": fields(error, &["fault", "message"]),
     });
     let answer = fields(task, &["id", "state", "kind"]);
-    let description = "How a task stands; not-found once its record has expired.";
+    let description = "The state of a task; not-found after its record has expired.";
     of(SERVICE, [read(GET, description, id(), answer)])
 }

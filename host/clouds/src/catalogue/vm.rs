@@ -54,7 +54,7 @@ fn reads() -> [Named; 5] {
     [
         read(
             FIND,
-            "The caller's own VM with this instance UUID. May lag behind.",
+            "The caller's own VM with this instance UUID. The answer may lag behind.",
             uuid,
             vm(),
         ),
@@ -85,7 +85,7 @@ fn changes() -> [Named; 4] {
     [
         task(
             RECONFIGURE,
-            "Sets a VM's guest metadata, whatever its power.",
+            "Sets a VM's guest metadata, in any power state.",
             metadata,
         ),
         task(POWER_ON, "Turns a VM on.", id()),

@@ -11,9 +11,9 @@ use super::memory::Versions;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeConfig {
-    /// The name of the Node whose machine this is.
+    /// The name of this machine's Node.
     pub node: String,
-    /// The versions at the start, by package, as they were given when the agent was installed.
+    /// The versions that the agent was installed with, by package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<Versions>,
     /// The root of the system whose packages are managed. A root other than `/` can only be rebooted if

@@ -11,10 +11,10 @@ use polity_core::contract::{Code, Failure};
 use super::config::NodeConfig;
 use super::memory::{Reason, Versions, WorkError};
 
-/// The most characters of a command's error output that are kept. Its end has the reason.
+/// The most characters of a command's error output that are kept. The end is kept, because it has the reason.
 const KEPT: usize = 600;
 
-/// A Debian system: that of this machine, or one below another root.
+/// A Debian system: the system of this machine, or a system below another root.
 pub(crate) struct Debian {
     root: PathBuf,
     dry_run: bool,
@@ -73,7 +73,7 @@ impl Debian {
         candidates.collect()
     }
 
-    /// Installs exactly these versions and holds them. Packages that are right already stay as they are.
+    /// Installs exactly these versions and holds them. Packages that already have their version stay as they are.
     pub(crate) fn install(&self, candidates: &Versions) -> Result<(), WorkError> {
         if candidates.is_empty() {
             return Ok(());
@@ -86,7 +86,7 @@ impl Debian {
         self.select(&held)
     }
 
-    /// This command of apt, as one that installs exactly these versions.
+    /// This command of apt, with the arguments that install exactly these versions.
     fn installation(&self, mut apt: Command, candidates: &Versions) -> Command {
         apt.args(["-q", "-y", "--no-install-recommends", "--allow-downgrades"])
             .args(["--allow-change-held-packages", "install", "--"])
@@ -98,16 +98,16 @@ impl Debian {
         apt
     }
 
-    /// What an installation of these versions would do. Nothing is changed.
+    /// The changes that an installation of these versions would make. Changes nothing.
     pub(crate) fn plan(&self, candidates: &Versions) -> Result<Plan, WorkError> {
         let mut simulation = self.query("apt-get");
-        // Not even apt's log of what it has planned is written.
+        // apt would write a log of its plan, but a plan must write nothing.
         simulation.args(["--simulate", "-o", "Dir::Log::Planner="]);
         let output = succeeded(&mut self.installation(simulation, candidates))?;
         Ok(Plan::read(&String::from_utf8_lossy(&output.stdout)))
     }
 
-    /// The packages that are held, whoever holds them.
+    /// The packages that dpkg holds, for this agent or for anyone else.
     pub(crate) fn held(&self) -> Result<BTreeSet<String>, WorkError> {
         let mut query = self.dpkg_query();
         query.args(["--show", "--showformat=${Package}\t${db:Status-Want}\n"]);
@@ -139,7 +139,7 @@ impl Debian {
             true => Err(WorkError::refused(
                 Reason::DiskFull,
                 format!(
-                    "{} has {} MiB left, and the packages need {} MiB: make room, and it is tried again",
+                    "{} has {} MiB left, and the packages need {} MiB: make room, and the agent tries again",
                     place.display(),
                     free.unwrap_or_default() / 1024,
                     needed.div_ceil(1024),
@@ -148,8 +148,8 @@ impl Debian {
         }
     }
 
-    /// The version in a repository that matches the wanted one: exactly that version, or the newest Debian
-    /// revision of it.
+    /// The version in a repository that matches the wanted version: exactly this version, or its newest Debian
+    /// revision.
     fn candidate(&self, package: &str, wanted: &str) -> Result<String, WorkError> {
         let mut madison = self.query("apt-cache");
         let output = succeeded(madison.args(["madison", "--", package]))?;
@@ -167,7 +167,7 @@ impl Debian {
                 match offered.as_slice() {
                     [] => format!("no repository offers {package}"),
                     offered => format!(
-                        "no repository offers {package} {wanted}, but {}",
+                        "no repository offers {package} {wanted}; repositories offer {}",
                         offered.join(", ")
                     ),
                 },
@@ -220,7 +220,7 @@ impl Debian {
             .map_err(|e| Failure::new(Code::Internal, e.message))
     }
 
-    /// Restarts the kubelet. Its package does not do that.
+    /// Restarts the kubelet, because its package does not.
     pub(crate) fn restart_kubelet(&self) -> Result<(), WorkError> {
         let systemctl = |words: &[&str]| {
             let words = std::iter::once(&"systemctl").chain(words);
@@ -228,7 +228,7 @@ impl Debian {
         };
         match &self.restart_kubelet {
             Some(command) => self.call(command),
-            // What does not run there cannot be restarted.
+            // No kubelet of this machine runs from another root.
             None if self.is_below_another_root() => Ok(()),
             None => {
                 systemctl(&["daemon-reload"])?;
@@ -280,7 +280,7 @@ impl Debian {
 
     fn apt(&self, program: &str) -> Command {
         let mut apt = Command::new(program);
-        // Another apt may run: an unattended upgrade, or one that a killed process left behind. Wait for it.
+        // Another apt may run: an unattended upgrade, or an apt that a killed agent left behind. Wait for it.
         apt.args(["-o", "DPkg::Lock::Timeout=300"])
             .args(["-o", "Dpkg::Options::=--force-confold"]);
         if self.is_below_another_root() {
@@ -333,7 +333,7 @@ impl Debian {
     }
 }
 
-/// What apt would do.
+/// The changes that apt would make.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// The packages that would be installed, with their versions.
@@ -362,7 +362,7 @@ impl Plan {
         plan
     }
 
-    /// Whether this package would be changed.
+    /// Whether this package would change.
     pub(crate) fn changes(&self, package: &str) -> bool {
         self.installed.contains_key(package) || self.removed.contains(package)
     }
@@ -386,8 +386,8 @@ pub(crate) fn upstream(version: &str) -> &str {
         .map_or(without_epoch, |(upstream, _)| upstream)
 }
 
-/// The installed version in the form in which it was asked for: if it satisfies what was asked for, in
-/// exactly those words, otherwise the upstream part.
+/// The installed version in the form of the wanted version: the wanted text itself if the installed version satisfies
+/// it, otherwise the upstream part.
 pub(crate) fn as_it_was_asked_for<'a>(installed: &'a str, wanted: Option<&'a str>) -> &'a str {
     match wanted {
         Some(wanted) if wanted == installed || wanted == upstream(installed) => wanted,
@@ -426,7 +426,7 @@ fn succeeded(command: &mut Command) -> Result<Output, WorkError> {
     Err(complained(&program, &complaint))
 }
 
-/// The failure of a program that printed this. The end of it has the reason.
+/// The failure of a program that printed this text. The end of the text is kept, because it has the reason.
 pub(crate) fn complained(program: &str, complaint: &str) -> WorkError {
     let complaint = complaint.trim();
     let skipped = complaint.chars().count().saturating_sub(KEPT);
@@ -434,7 +434,7 @@ pub(crate) fn complained(program: &str, complaint: &str) -> WorkError {
     let has = |any: &[&str]| any.iter().any(|words| complaint.contains(words));
     let message = format!("{program}: {complaint}");
     if has(&["No space left on device", "enough free space in"]) {
-        let message = format!("{message} (make room, and it is tried again)");
+        let message = format!("{message} (make room, and the agent tries again)");
         return WorkError::refused(Reason::DiskFull, message);
     }
     let unreachable = [

@@ -1,4 +1,4 @@
-//! Runs kubeadm on a machine, and knows what it allows.
+//! Runs kubeadm on a machine, and checks first what kubeadm allows.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -9,22 +9,23 @@ use super::memory::{Reason, Role, WorkError};
 
 /// The program, below the root.
 const PROGRAM: &str = "usr/bin/kubeadm";
-/// What the last run printed, below the root.
+/// The output of the last run, below the root.
 const LOG: &str = "var/log/polity-kubeadm.log";
 /// Locked while kubeadm runs, below the root.
 const LOCK: &str = "run/polity-kubeadm.lock";
 /// The static pod that makes a machine a control plane, below the root.
 const API_SERVER: &str = "etc/kubernetes/manifests/kube-apiserver.yaml";
-/// The configurations with which kubeadm reaches the cluster, below the root.
+/// The kubeconfigs with which kubeadm reaches the cluster, below the root.
 const ADMIN: &str = "etc/kubernetes/admin.conf";
 const KUBELET: &str = "etc/kubernetes/kubelet.conf";
 
-/// The most minor versions that a control plane goes up or down at once. Source: kubeadm, `phases/upgrade/policy.go`.
+/// The most minor versions that a control plane goes up or down in one upgrade. Source: kubeadm,
+/// `phases/upgrade/policy.go`.
 const MOST_OF_A_CONTROL_PLANE: u32 = 1;
 /// The most minor versions that a kubelet may be behind. Source: kubeadm, and the version skew policy of Kubernetes.
 const MOST_OF_A_KUBELET: u32 = 3;
 
-/// A release of Kubernetes, as far as it matters for skew.
+/// The part of a release of Kubernetes that matters for version skew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Minor {
     major: u32,
@@ -41,7 +42,7 @@ impl<'a> Kubeadm<'a> {
         Kubeadm { debian }
     }
 
-    /// Refuses what kubeadm or Kubernetes does not allow. Nothing has been changed yet.
+    /// Refuses an upgrade that kubeadm or Kubernetes does not allow, before anything is changed.
     pub(crate) fn allows(
         &self,
         role: Role,
@@ -71,7 +72,7 @@ impl<'a> Kubeadm<'a> {
                 Reason::VersionSkew,
                 format!(
                     "the {had} of this node is {from}, and {release} is too far from it: at most {up} minor \
-                     versions up and {down} down at once. Want a release in between first"
+                     versions up and {down} down at once. Upgrade to a release in between first"
                 ),
             )),
         }
@@ -83,8 +84,8 @@ impl<'a> Kubeadm<'a> {
         let is_control_plane = self.is_control_plane();
         if role == Role::Apply && !is_control_plane {
             return refused(
-                "this node is to apply the upgrade and has no /etc/kubernetes/manifests/kube-apiserver.yaml: \
-                 only a control plane of kubeadm can",
+                "this node must apply the upgrade, but has no /etc/kubernetes/manifests/kube-apiserver.yaml: \
+                 only a control plane of kubeadm can apply an upgrade",
             );
         }
         if self.debian.path(self.configuration()).is_file() {
@@ -96,13 +97,13 @@ impl<'a> Kubeadm<'a> {
                  for example by `kubeadm init phase kubeconfig admin`",
             ),
             false => refused(
-                "this machine has no /etc/kubernetes/kubelet.conf, so it is no node of a cluster of kubeadm: \
+                "this machine has no /etc/kubernetes/kubelet.conf, so it is not a node of a kubeadm cluster: \
                  join it with `kubeadm join`",
             ),
         }
     }
 
-    /// The configuration with which kubeadm reaches the cluster from here, below the root.
+    /// The kubeconfig with which kubeadm reaches the cluster from this machine, below the root.
     fn configuration(&self) -> &'static str {
         match self.is_control_plane() {
             true => ADMIN,
@@ -114,7 +115,7 @@ impl<'a> Kubeadm<'a> {
         self.debian.path(API_SERVER).exists()
     }
 
-    /// The release of this machine's API server, as the tag of its image tells it.
+    /// The release of this machine's API server, from the tag of its image.
     fn control_plane(&self) -> Option<String> {
         let manifest = fs::read_to_string(self.debian.path(API_SERVER)).ok()?;
         let mut lines = manifest.lines().map(str::trim);
@@ -124,7 +125,7 @@ impl<'a> Kubeadm<'a> {
         Some(tag.to_owned())
     }
 
-    /// Upgrades this node, and in the role `apply` the cluster. An earlier kubeadm that outlived its agent is waited for.
+    /// Upgrades this node, and in the role `apply` the cluster. Waits first for an earlier kubeadm that outlived its agent.
     pub(crate) fn upgrade(&self, role: Role, release: &str) -> Result<(), WorkError> {
         let version = format!("v{release}");
         let words = match role {
@@ -147,20 +148,20 @@ impl<'a> Kubeadm<'a> {
         if !program.is_file() {
             return Err(WorkError::refused(
                 Reason::KubeadmMissing,
-                "the package kubeadm has no /usr/bin/kubeadm: install one of Kubernetes, and it is tried again",
+                "the package kubeadm has no /usr/bin/kubeadm: install a kubeadm package of Kubernetes, and the agent tries again",
             ));
         }
         self.run(&mut kubeadm, &words.join(" "))?;
         self.is_reached(release)
     }
 
-    /// Runs kubeadm. It prints into a file, and holds a lock as its standard input: if the agent is killed, kubeadm goes
-    /// on, and the next agent waits for its end.
+    /// Runs kubeadm. kubeadm prints into a file, and holds a lock as its standard input. So if the agent is killed, kubeadm
+    /// goes on, and the next agent waits for its end.
     fn run(&self, kubeadm: &mut Command, words: &str) -> Result<(), WorkError> {
         let failed = |e: std::io::Error| internal(format!("kubeadm {words}: {e}"));
         let lock = self.open(LOCK).map_err(failed)?;
         if lock.try_lock().is_err() {
-            tracing::warn!("a kubeadm that an earlier agent began still runs: it is waited for");
+            tracing::warn!("kubeadm of an earlier agent still runs: waiting for its end");
             lock.lock().map_err(failed)?;
         }
         let log = self.open(LOG).map_err(failed)?;
@@ -187,7 +188,7 @@ impl<'a> Kubeadm<'a> {
         })
     }
 
-    /// A file below the root to append to.
+    /// Opens a file below the root for appending.
     fn open(&self, below: &str) -> std::io::Result<File> {
         let path = self.debian.path(below);
         if let Some(folder) = path.parent() {
@@ -196,7 +197,8 @@ impl<'a> Kubeadm<'a> {
         File::options().append(true).create(true).open(path)
     }
 
-    /// Refuses to go on on a control plane that kubeadm has left behind: the cluster was not upgraded before.
+    /// Refuses to continue if kubeadm has not brought this control plane to the release, because the cluster itself was not
+    /// upgraded before.
     fn is_reached(&self, release: &str) -> Result<(), WorkError> {
         let Some(present) = self.control_plane() else {
             return Ok(());
@@ -227,7 +229,7 @@ fn fits(kubelet: &str, release: &str, to: Minor) -> Result<(), WorkError> {
         false => Err(WorkError::refused(
             Reason::VersionSkew,
             format!(
-                "kubelet {kubelet} does not go with Kubernetes {release}: it must not be newer, and at most \
+                "kubelet {kubelet} does not fit Kubernetes {release}: a kubelet must not be newer, and at most \
                  {MOST_OF_A_KUBELET} minor versions older"
             ),
         )),
@@ -240,7 +242,7 @@ fn minor(version: &str) -> Result<Minor, WorkError> {
         (Some(major), Some(minor)) => Ok(Minor { major, minor }),
         _ => Err(WorkError::refused(
             Reason::VersionSkew,
-            format!("{version:?} is no release of Kubernetes"),
+            format!("{version:?} is not a release of Kubernetes like 1.31.1"),
         )),
     }
 }

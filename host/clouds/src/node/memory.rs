@@ -1,4 +1,4 @@
-//! The state of a node that outlives boots and processes. No object could hold it before the node joins.
+//! The state of a node that outlives boots and processes. It is in a file, because the node has no object before it joins.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ pub(crate) type Versions = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Memory {
-    /// The versions that were given when the agent was installed. After the first work, the configuration's
-    /// are no longer read.
+    /// The versions that the agent was installed with. After the first work, the versions in the configuration are no
+    /// longer read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seed: Option<Versions>,
     /// Whether the machine was declared ready.
@@ -21,10 +21,10 @@ pub(crate) struct Memory {
     /// The work that runs or ended last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) work: Option<Work>,
-    /// The upgrade that was begun last.
+    /// The last upgrade that was begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) upgrade: Option<Upgrade>,
-    /// The packages whose holds are the agent's own. `None` in the state of an agent that did not note them.
+    /// The packages that this agent holds. `None` in the state of an older agent, which did not note its holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) held: Option<BTreeSet<String>>,
     /// The boot that this process is about to end.
@@ -35,24 +35,24 @@ pub(crate) struct Memory {
 impl Memory {
     /// Begins a work.
     pub(crate) fn begin(&mut self, work: Work) {
-        // An agent that did not note its holds held all that it had installed.
+        // An older agent, which did not note its holds, held every package that it had installed.
         let before = self.work.replace(work).map(|before| before.versions);
         let before = before.unwrap_or_default().into_keys().collect();
         self.held.get_or_insert(before);
     }
 
-    /// The packages whose holds are the agent's own.
+    /// The packages that this agent holds.
     pub(crate) fn own_holds(&self) -> BTreeSet<String> {
         self.held.clone().unwrap_or_default()
     }
 }
 
-/// Packages that are or were brought to these versions.
+/// An installation of packages in these versions, running or ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Work {
     pub(crate) versions: Versions,
-    /// What kubeadm does on this node before the kubelet is installed; `None` if only packages are installed.
+    /// The role of this node in an upgrade of Kubernetes; `None` if only packages are installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) upgrade: Option<Role>,
     pub(crate) state: WorkState,
@@ -72,7 +72,7 @@ pub(crate) enum WorkState {
     Failed,
 }
 
-/// What kubeadm does on a node. The policy decides it; the machine only performs it.
+/// What kubeadm does on a node. The policy decides this; the machine only performs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Role {
@@ -92,13 +92,13 @@ pub(crate) struct Upgrade {
     pub(crate) step: Step,
 }
 
-/// How far an upgrade is.
+/// The progress of an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Step {
-    /// kubeadm is installed and run. It may have run in part: it is run again, as its documentation allows.
+    /// kubeadm is being installed and run. It may have run in part, so it is run again, as its documentation allows.
     Kubeadm,
-    /// kubeadm has succeeded. It is not run again. The kubelet and the rest are installed.
+    /// kubeadm has succeeded, and is not run again. The kubelet and the remaining packages are being installed.
     Rest,
     /// Everything is done.
     Done,
@@ -111,7 +111,7 @@ pub(crate) struct WorkError {
     /// `failed-precondition`: refused. `resource-exhausted`: there is no room. `internal`: anything else.
     pub(crate) code: String,
     pub(crate) message: String,
-    /// Why it cannot be done, in one word for a condition.
+    /// Why the work cannot be done, in one word for a condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<Reason>,
 }
@@ -121,13 +121,13 @@ pub(crate) struct WorkError {
 pub(crate) enum Reason {
     /// There is no kubeadm to upgrade with.
     KubeadmMissing,
-    /// The machine is no node of a cluster of kubeadm, or is no control plane and should be one.
+    /// The machine is not a node of a kubeadm cluster, or must apply the upgrade and is not a control plane.
     NotJoined,
-    /// Kubernetes does not allow these versions one after another, or beside one another.
+    /// Kubernetes does not allow this step between versions, or these versions together.
     VersionSkew,
-    /// Somebody else holds a package.
+    /// A package is held, but not by this agent.
     PackageHeld,
-    /// The packages need more room than there is.
+    /// The disk has too little room for the packages.
     DiskFull,
     /// kubeadm has failed.
     UpgradeFailed,
@@ -142,7 +142,7 @@ impl WorkError {
         }
     }
 
-    /// A refusal. Nothing was changed, or nothing but what comes before it.
+    /// A refusal. The refused step has changed nothing.
     pub(crate) fn refused(reason: Reason, message: impl Into<String>) -> Self {
         let code = match reason {
             Reason::DiskFull => Code::ResourceExhausted,

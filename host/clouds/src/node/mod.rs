@@ -2,24 +2,24 @@
 //!
 //! # Flow
 //!
-//! `node.ensure` writes down what is to be installed and starts it on a thread of its own. `node.work` tells
-//! the progress. Work that runs when the process ends is started again with the next process. Installing an
-//! installed version changes nothing, so a process that is killed in the middle simply continues.
+//! `node.ensure` stores the work and starts it on a thread of its own. `node.work` reads its progress. If the process
+//! ends while work runs, the next process starts the work again. Installing an installed version changes nothing, so
+//! work continues where a killed process left it.
 //!
-//! Work that upgrades Kubernetes has steps: kernel, kubeadm, `kubeadm upgrade`, and the rest. Each is written
-//! down before it begins. What cannot be done is refused before anything is changed, with a reason.
+//! Work that upgrades Kubernetes has steps: kernel, kubeadm, `kubeadm upgrade`, and the rest. Each step is stored
+//! before it begins. An upgrade that cannot be done is refused with a reason, before anything is changed.
 //!
 //! # Guarantees
 //!
-//! - Exactly one version of a package is installed, and it is held. A package that somebody else holds is not
-//!   changed.
+//! - Exactly the wanted version of a package is installed, and it is held. A package that is held, but not by this
+//!   agent, is not changed.
 //! - `kubeadm upgrade` is not run again once it has succeeded, and never twice at the same time.
 //! - A request that names another node is refused: a machine answers only for itself.
-//! - A boot is ended once: a request that names another boot is refused.
+//! - A boot is ended once: a request to end another boot is refused.
 //!
 //! # Caveats
 //!
-//! Only one process may run for a node. Whoever passes `persist` must make sure of that, for example by
+//! Only one process may run for a node. The caller that passes `persist` must make sure of that, for example by
 //! locking the folder.
 
 mod adapter;
@@ -113,7 +113,7 @@ impl Cloud for NodeCloud {
         Box::pin(async move {
             let done = tokio::task::spawn_blocking(move || machine.perform(&request));
             done.await.unwrap_or_else(|e| {
-                let message = format!("the operation was cut off: {e}");
+                let message = format!("the operation ended before it had an answer: {e}");
                 Err(Failure::new(Code::Internal, message).effect_unknown())
             })
         })
@@ -279,7 +279,7 @@ impl Machine {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state and stores it. A dry run stores nothing: nothing of what it says was done.
+    /// Changes the state and stores it. A dry run stores nothing, because it does nothing of its work.
     fn remember(&self, memory: &mut Memory, change: impl FnOnce(&mut Memory)) -> Result<(), Failure> {
         change(memory);
         let Some(persist) = self.persist.as_ref().filter(|_| !self.config.dry_run) else {

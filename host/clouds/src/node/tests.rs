@@ -1,4 +1,4 @@
-//! The machine's boots, on a machine below a temporary root, which a script reboots.
+//! Tests of boots. The machine is below a temporary root, and a script reboots it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 struct Hand {
     now: tokio::sync::watch::Sender<u64>,
-    /// The sleeps that were asked for, in order.
+    /// The requested sleeps, in order.
     slept: Mutex<Vec<u64>>,
 }
 
@@ -216,7 +216,10 @@ fn a_reboot_that_failed_may_be_asked_for_again() {
         bench.until_reboots(1).await;
         let begin = Instant::now();
         while machine.machine.remembered().ending.is_some() {
-            assert!(begin.elapsed() < PATIENCE, "nobody noticed that it failed");
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "the machine did not notice that the reboot failed"
+            );
             tokio::task::yield_now().await;
         }
         reboot(&machine, "b-1").await.expect("it is scheduled again");

@@ -1,7 +1,7 @@
-//! Brings packages to their versions, and Kubernetes with them: kernel, kubeadm, what kubeadm does, all the rest.
+//! Installs packages in their versions, and upgrades Kubernetes in this order: kernel, kubeadm, `kubeadm upgrade`, the rest.
 //!
 //! Each step is stored before it begins, and can be done again: an installed version is not installed again, and kubeadm
-//! may be run again until its success is stored. So the next process goes on where this one was killed.
+//! may be run again until its success is stored. So if this process is killed, the next process continues its work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,15 @@ use super::debian::{self, Plan};
 use super::kubeadm::Kubeadm;
 use super::memory::{Memory, Reason, Role, Step, Upgrade, Versions, Work, WorkError};
 
-/// The package with which Kubernetes is upgraded. Its version is that of Kubernetes.
+/// The package with which Kubernetes is upgraded. Its version is the release of Kubernetes.
 const KUBEADM: &str = "kubeadm";
 /// The package that is not upgraded before kubeadm has run.
 const KUBELET: &str = "kubelet";
-/// What the names of kernels begin with on Debian.
+/// The prefix of kernel packages on Debian.
 const KERNELS: &str = "linux-";
 
 impl Machine {
-    /// Does the work, or the rest of it.
+    /// Does the work, or the part that is left.
     pub(super) fn carry_out(&self, work: &Work) -> Result<(), WorkError> {
         let debian = &self.debian;
         debian.refresh()?;
@@ -41,7 +41,7 @@ impl Machine {
         let Some(wanted) = versions.get(KUBEADM) else {
             return Err(WorkError::refused(
                 Reason::KubeadmMissing,
-                "Kubernetes is to be upgraded, and no version of kubeadm is wanted: want one",
+                "an upgrade of Kubernetes needs a version of the package kubeadm: add kubeadm to the versions",
             ));
         };
         let release = debian::upstream(wanted);
@@ -95,7 +95,7 @@ impl Machine {
         })
     }
 
-    /// Refuses to change a package that somebody else holds. From now on the agent holds the others.
+    /// Refuses to change a package that is held, but not by this agent. Notes that the agent holds the other packages.
     fn is_held_by_nobody_else<'a>(
         &self,
         plan: &Plan,
@@ -106,7 +106,7 @@ impl Machine {
             let memory = self.remembered();
             (memory.own_holds(), memory.seed.is_some() && !memory.initialized)
         };
-        // A machine that is not prepared yet comes with the holds of its image.
+        // While a machine is being prepared, its holds come from its image. They do not count.
         match is_preparing {
             true => others.clear(),
             false => others.retain(|package| !own.contains(package)),
@@ -120,7 +120,9 @@ impl Machine {
             let packages = changed.join(" ");
             return Err(WorkError::refused(
                 Reason::PackageHeld,
-                format!("somebody holds {packages}: release it with `apt-mark unhold {packages}`"),
+                format!(
+                    "the work would change packages that are held, but not by this agent: {packages}. Release them with `apt-mark unhold {packages}`"
+                ),
             ));
         }
         let new: BTreeSet<String> = packages
@@ -133,7 +135,7 @@ impl Machine {
         }
     }
 
-    /// Stores something of the progress. A dry run makes none.
+    /// Stores progress. A dry run makes no progress, so it stores nothing.
     fn note(&self, change: impl FnOnce(&mut Memory)) -> Result<(), WorkError> {
         if self.config.dry_run {
             return Ok(());
@@ -143,7 +145,7 @@ impl Machine {
     }
 }
 
-/// Those packages among the candidates.
+/// The candidates whose package fulfils a condition.
 fn those(candidates: &Versions, is_one: fn(&str) -> bool) -> Versions {
     let mut those = candidates.clone();
     those.retain(|package, _| is_one(package));

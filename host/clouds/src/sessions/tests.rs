@@ -66,7 +66,7 @@ impl Bench {
         self.sessions.get(self.now, plan, owner)
     }
 
-    /// The token with which the adapter is called; `None` if it is not called.
+    /// The token with which the adapter is called; `None` if the session is refused.
     fn enter(&mut self, owner: &str, handle: &Value) -> Option<String> {
         let entered = self.sessions.enter(self.now, &session(owner, handle));
         entered.ok().and_then(|session| session.handle)
@@ -124,7 +124,7 @@ fn a_handle_is_of_no_use_to_another_object_and_cannot_be_made_up() {
     assert_eq!(
         b.sessions.enter(NOW, &without).unwrap(),
         without,
-        "no handle needs none"
+        "a session without a handle needs no check"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Keystone of OpenStack, version 3: a token for a project, and the catalogue of its services.
+//! Logins at OpenStack's Keystone, version 3: a token for a project, with the catalogue of services.
 //!
 //! The Secret has `applicationCredentialID` and `applicationCredentialSecret`; or `username`, `password`,
 //! `projectName` or `projectID`, and `userDomainName`, `projectDomainName` (both `Default` if missing).
@@ -16,7 +16,7 @@ use crate::transport::Outgoing;
 
 /// The endpoint that a connection must give.
 const IDENTITY: &str = "identity";
-/// The domain of a user or project for which none is named.
+/// The domain of a user or project if the Secret names none.
 const DOMAIN: &str = "Default";
 
 /// A token.
@@ -104,7 +104,7 @@ fn credentials(values: &Values) -> Result<Value, Failure> {
     }}))
 }
 
-/// What a token is for.
+/// The session of a token, from Keystone's answer.
 fn session(region: &str, token: String, said: &Value) -> Result<Session, Failure> {
     let incomplete = |what: &str| Failure::new(Code::Unavailable, format!("Keystone's token {what}"));
     let project = said["project"]["id"]
@@ -137,7 +137,7 @@ fn session(region: &str, token: String, said: &Value) -> Result<Session, Failure
     })
 }
 
-/// The public addresses of this region, or of all regions if none is named.
+/// The public addresses of services in this region, or in all regions if `region` is empty.
 fn services(region: &str, catalogue: &Value) -> BTreeMap<String, Address> {
     let mut services = BTreeMap::new();
     for service in catalogue.as_array().into_iter().flatten() {

@@ -1,5 +1,5 @@
-//! Logins: what is cloud-specific in the host. A login takes values of Secrets and gives a [`Session`], which adds
-//! to each request what shows who asks.
+//! Logins, the cloud-specific part of the host. A login takes values of Secrets and returns a [`Session`], which adds a token
+//! or a signature to each request.
 
 mod aws;
 mod keystone;
@@ -19,39 +19,39 @@ pub use aws::Credentials;
 use crate::address::Address;
 use crate::transport::{Outgoing, Transport};
 
-/// What a login needs to know of its connection.
+/// The parts of a connection that a login needs.
 pub struct At<'a> {
-    /// The connections to the servers.
+    /// The transport to the servers.
     pub transport: &'a Transport,
     /// The endpoints that the connection gives, by name.
     pub endpoints: &'a BTreeMap<String, Address>,
     /// The region of the connection; empty if it has none.
     pub region: &'a str,
-    /// Unix milliseconds.
+    /// The time by the server's clock, in Unix milliseconds.
     pub now: u64,
-    /// When the login must have come back.
+    /// When the login must have ended.
     pub until: Instant,
-    /// The variables of the host, among which its own credentials may be.
+    /// The environment variables of the host, which may contain its own credentials.
     pub environment: &'a (dyn Fn(&str) -> Option<String> + Send + Sync),
 }
 
-/// What a login gave. It holds a secret: it is never printed.
+/// The result of a login. It contains a secret and is never printed.
 #[derive(Clone)]
 pub struct Session {
-    /// Where the server says it is: account and region, project and region, the identity of a vCenter.
+    /// The place of the cloud, as the server names it: account and region, project and region, or the identity of a vCenter.
     pub place: Vec<String>,
-    /// Who the server says asks.
+    /// The principal of the session, as the server names it.
     pub principal: String,
-    /// What drivers and policies are told.
+    /// The facts about the session that drivers and policies see.
     pub attributes: Value,
-    /// The region that it is for; empty if the cloud has none.
+    /// The region of the session; empty if the cloud has none.
     pub region: String,
     /// When it ends, in Unix milliseconds.
     pub expires: Option<u64>,
     proof: Proof,
 }
 
-/// What shows who asks.
+/// What a session adds to each request, so that the server knows the principal.
 #[derive(Clone)]
 enum Proof {
     None,
@@ -71,15 +71,15 @@ impl std::fmt::Debug for Session {
 /// The values of one Secret.
 pub type Values = BTreeMap<String, String>;
 
-/// Who an identity policy says is to act.
+/// A credential plan of an identity policy, with the values that it names.
 pub struct Plan<'a> {
-    /// The plan, by the catalogue's schema.
+    /// The plan, which matches the catalogue's schema.
     pub plan: &'a Value,
     /// The values of the Secrets that it names, in its order.
     pub secrets: &'a [Values],
     /// The tokens of service accounts that it names, in its order.
     pub tokens: &'a [String],
-    /// The connection's own credentials, with which a chain without a source begins; `None` if it has none.
+    /// The connection's own credentials; `None` if it has none. A chain without a source begins with them.
     pub own: Option<&'a Values>,
 }
 
@@ -87,14 +87,14 @@ impl<'a> Plan<'a> {
     fn chain(&self) -> Result<&'a [Value], Failure> {
         let chain = self.plan["chain"].as_array().map(Vec::as_slice);
         chain.ok_or_else(|| {
-            invalid("the plan names an account of the simulated cloud: it needs a chain of credentials")
+            invalid("the credential plan has no chain; a connection needs plan.chain (accounts are of the simulated cloud)")
         })
     }
 
     fn secret(&self) -> Result<&'a Values, Failure> {
         self.secrets
             .first()
-            .ok_or_else(|| invalid("the plan names no Secret"))
+            .ok_or_else(|| invalid("the credential plan names no Secret"))
     }
 }
 
@@ -102,16 +102,17 @@ fn invalid(message: &str) -> Failure {
     Failure::new(Code::InvalidArgument, message)
 }
 
-/// The path that a login and the drivers with it add to the address of a server, if there is one: an address that ends in it
-/// is a mistake.
+/// The path that a login and its drivers add to the address of a server, if there is one. An address that already ends in this
+/// path is a mistake.
 pub fn added_path(how: Login) -> Option<&'static str> {
     (how == Login::VsphereSession).then_some(vsphere::PATH)
 }
 
-/// Logs in as an identity policy says.
+/// Logs in by the credential plan of an identity policy.
 ///
 /// # Errors
-/// `invalid-argument` if the login has no such links, `permission-denied` or `unauthenticated` if a server refuses one.
+/// `invalid-argument` if this login does not support a link of the plan, `permission-denied` or `unauthenticated` if a server
+/// refuses a link.
 pub async fn log_in_by_plan(how: Login, at: &At<'_>, plan: &Plan<'_>) -> Result<Session, Failure> {
     if how == Login::AwsSigv4 {
         return aws::log_in_by_plan(at, plan).await;
@@ -121,19 +122,19 @@ pub async fn log_in_by_plan(how: Login, at: &At<'_>, plan: &Plan<'_>) -> Result<
         [link] if link.get("secret").is_some() && how != Login::None => {
             let mut session = log_in(how, at, Some(plan.secret()?)).await?;
             if how == Login::Bearer {
-                // A token does not say whose it is. What one does not find, another may.
+                // A token does not name its user. Another token may see other objects, so each Secret is a principal of its own.
                 let secret = |field: &str| link["secret"][field].as_str().unwrap_or_default();
                 session.principal = format!("token of {}/{}", secret("namespace"), secret("name"));
             }
             Ok(session)
         }
         _ => Err(invalid(
-            "this cloud has no roles: a plan is one Secret, or nothing; without a login it is nothing",
+            "this cloud has no roles: plan.chain must have one link with a Secret, or none; without a login it must be empty",
         )),
     }
 }
 
-/// Logs in with the values of a Secret, or, where the cloud lets a machine do so, as the machine itself.
+/// Logs in with the values of a Secret. On AWS, without a Secret, logs in with the host's own credentials.
 ///
 /// # Errors
 /// `invalid-argument` if the Secret lacks a value, `unauthenticated` if the server refuses it.
@@ -159,7 +160,7 @@ pub async fn log_in(how: Login, at: &At<'_>, values: Option<&Values>) -> Result<
 }
 
 impl Session {
-    /// A session that no server gave.
+    /// A session without a login at a server.
     fn plain(at: &At<'_>, principal: &str, proof: Proof) -> Self {
         let place = at.endpoints.values().map(|address| address.host().to_owned());
         Session {
@@ -172,7 +173,7 @@ impl Session {
         }
     }
 
-    /// The address of an endpoint that the connection does not give: from what the login said of this service.
+    /// The address of a service from the login, for an endpoint that the connection does not give.
     pub fn address(&self, service: &str) -> Option<Address> {
         match &self.proof {
             Proof::Keystone(token) => token.address(service),
@@ -181,8 +182,8 @@ impl Session {
         }
     }
 
-    /// Adds to a request what shows who asks. `now` is Unix milliseconds by the server's clock; `service` is that
-    /// of the endpoint.
+    /// Adds the token or signature to a request. `now` is the time by the server's clock, in Unix milliseconds; `service` is
+    /// the service of the endpoint.
     pub fn sign(&self, request: &mut Outgoing, service: &str, now: u64) {
         match &self.proof {
             Proof::None => {}
@@ -193,7 +194,7 @@ impl Session {
         }
     }
 
-    /// The texts that must be in no message and no recording.
+    /// The texts that must not appear in any message or recording.
     pub fn secrets(&self) -> Vec<&str> {
         match &self.proof {
             Proof::None => Vec::new(),
@@ -221,7 +222,7 @@ fn value<'a>(values: &'a Values, key: &str) -> Result<&'a str, Failure> {
     found.ok_or_else(|| {
         Failure::new(
             Code::InvalidArgument,
-            format!("the Secret with the credentials has no value {key:?}"),
+            format!("the Secret with the credentials has no value {key:?}: add it"),
         )
     })
 }
@@ -231,7 +232,9 @@ fn endpoint<'a>(at: &At<'a>, name: &str) -> Result<&'a Address, Failure> {
     at.endpoints.get(name).ok_or_else(|| {
         Failure::new(
             Code::InvalidArgument,
-            format!("the connection has no endpoint {name:?}, which its login needs"),
+            format!(
+                "the connection has no endpoint {name:?}, which its login needs: add it to spec.endpoints"
+            ),
         )
     })
 }

@@ -1,4 +1,4 @@
-//! Sessions of vCenter: a login by SOAP gives a cookie.
+//! Sessions of vCenter: a login by SOAP returns a cookie.
 //!
 //! The Secret has `username` and `password`.
 
@@ -11,11 +11,11 @@ use super::{At, Proof, Session, Values, endpoint, value};
 use crate::address::Address;
 use crate::transport::{Incoming, Outgoing};
 
-/// The endpoint that a connection must give. Its address has no path: that is [`PATH`], which drivers add too.
+/// The endpoint that a connection must give. Its address has no path: the login and the drivers add [`PATH`].
 const SDK: &str = "sdk";
 /// The path of the API on every vCenter.
 pub(super) const PATH: &str = "sdk";
-/// What a server is asked for that is asked nothing else.
+/// The first request to a server, which needs no session: it returns the server's identity and the names of its managers.
 const CONTENT: &str = "<RetrieveServiceContent xmlns=\"urn:vim25\"><_this type=\"ServiceInstance\">ServiceInstance</_this></RetrieveServiceContent>";
 
 /// The cookie of a session.
@@ -38,7 +38,7 @@ impl Cookie {
         vec![value.trim_matches('"')]
     }
 
-    /// Sessions that are left open take a vCenter down in the end.
+    /// Ends the session at the server. Sessions that stay open make a vCenter fail in the end.
     pub(super) async fn close(&self, at: &At<'_>) {
         let Ok(address) = endpoint(at, SDK) else {
             return;
@@ -48,7 +48,7 @@ impl Cookie {
             format!("<Logout xmlns=\"urn:vim25\"><_this type=\"SessionManager\">{manager}</_this></Logout>");
         let mut request = soap(address, &body);
         self.sign(&mut request);
-        // If it is lost, the server ends the session itself after half an hour.
+        // If this request is lost, the server ends the session itself after half an hour.
         let _ = at.transport.send(&request, at.until).await;
     }
 }
@@ -75,7 +75,7 @@ pub(super) async fn log_in(at: &At<'_>, values: &Values) -> Result<Session, Fail
     if manager.is_empty() || identity.is_empty() {
         return Err(Failure::new(
             Code::Unavailable,
-            "the server does not say which vCenter it is",
+            "the server does not say which vCenter it is: check that the endpoint sdk is a vCenter",
         ));
     }
     let body = format!(
@@ -86,7 +86,12 @@ pub(super) async fn log_in(at: &At<'_>, values: &Values) -> Result<Session, Fail
     );
     let sent = at.transport.send(&soap(address, &body), at.until).await;
     let (session, cookie) = returned(&sent.map_err(|lost| lost.failure)?, "LoginResponse")?;
-    let cookie = cookie.ok_or_else(|| Failure::new(Code::Unavailable, "vCenter's login gave no cookie"))?;
+    let cookie = cookie.ok_or_else(|| {
+        Failure::new(
+            Code::Unavailable,
+            "vCenter accepted the login, but returned no cookie",
+        )
+    })?;
     let principal = session["userName"][0]["$text"]
         .as_str()
         .unwrap_or(user)
@@ -129,7 +134,7 @@ fn soap(address: &Address, body: &str) -> Outgoing {
     }
 }
 
-/// What a call returned, and the cookie that came with it.
+/// The result of a SOAP call, and the cookie of its response.
 fn returned(answer: &Incoming, call: &str) -> Result<(Value, Option<String>), Failure> {
     let body = polity_body::read(&answer.body, &["*"]).kept;
     let inside = &body["Envelope"][0]["Body"][0];
@@ -147,7 +152,7 @@ fn returned(answer: &Incoming, call: &str) -> Result<(Value, Option<String>), Fa
     }
     let found = &inside[call][0]["returnval"][0];
     if answer.status != 200 || found.is_null() {
-        let message = format!("vCenter answers {} and no {call}", answer.status);
+        let message = format!("vCenter answers with status {} and without {call}", answer.status);
         return Err(Failure::new(Code::Unavailable, message));
     }
     let cookie = answer

@@ -1,4 +1,4 @@
-//! What is allowed on which machine. The machine is a folder.
+//! Tests of which upgrade is allowed on which machine. The machine is a folder.
 
 use tempfile::TempDir;
 
@@ -32,7 +32,7 @@ fn control_plane(release: &str) -> TempDir {
     root(&[("manifests/kube-apiserver.yaml", &manifest), ("admin.conf", "")])
 }
 
-/// Why this upgrade is refused; none if it is not.
+/// Why this upgrade is refused; `None` if it is allowed.
 fn refused(
     root: &TempDir,
     role: Role,
@@ -58,7 +58,7 @@ fn a_control_plane_goes_one_minor_version_at_once() {
         ("new", skew),
     ] {
         for role in [Role::Apply, Role::Node] {
-            // The kubelet of a control plane does not count: it may be behind.
+            // The kubelet of a control plane may be behind, so its version is not checked.
             assert_eq!(
                 refused(&root, role, release, (Some("1.28.0"), None)),
                 why,

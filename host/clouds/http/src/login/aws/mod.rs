@@ -1,9 +1,9 @@
-//! AWS: signatures of version 4, and who signs.
+//! AWS: signatures of version 4, and the keys that sign.
 //!
 //! A Secret has `accessKeyID` and `secretAccessKey`, and `sessionToken` if the keys are temporary.
 //!
-//! Signing is as AWS describes it in "Create a signed AWS API request": a canonical request, a text to sign, a key
-//! for day, region and service.
+//! Signatures follow AWS's "Create a signed AWS API request": a canonical request, a text to sign, and a key for the day, the
+//! region and the service.
 
 mod own;
 mod sts;
@@ -28,7 +28,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Keys, with the token of temporary ones.
+    /// Keys. `token` is the session token of temporary keys.
     pub fn new(id: &str, secret: &str, token: Option<&str>) -> Self {
         Credentials {
             id: id.to_owned(),
@@ -96,7 +96,7 @@ fn hmac_of(key: &[u8], text: &str) -> Vec<u8> {
     hmac::sign(&key, text.as_bytes()).as_ref().to_vec()
 }
 
-/// The time as AWS writes it: `20261123T060000Z`.
+/// The time in AWS's format: `20261123T060000Z`.
 fn written(unix_ms: u64) -> String {
     let time = i64::try_from(unix_ms)
         .ok()
@@ -125,7 +125,7 @@ pub(super) fn address(service: &str, region: &str) -> Option<Address> {
 /// Keys, and when they end.
 struct Keys {
     credentials: Credentials,
-    /// Unix milliseconds.
+    /// In Unix milliseconds.
     expires: Option<u64>,
 }
 
@@ -143,19 +143,19 @@ impl Keys {
     }
 }
 
-/// A key as the Secret spells it. That of Cluster API begins with a capital.
+/// The name of a key as the Secret spells it. The Secrets of Cluster API begin it with a capital letter.
 fn spelled<'a>(values: &'a Values, key: &'a str) -> &'a str {
     let found = values.keys().find(|known| known.eq_ignore_ascii_case(key));
     found.map_or(key, String::as_str)
 }
 
-/// The time that a response names, such as `2026-11-23T06:00:00Z`.
+/// The Unix milliseconds of a time in a response, such as `2026-11-23T06:00:00Z`.
 fn unix_ms(text: &str) -> Option<u64> {
     let time: jiff::Timestamp = text.parse().ok()?;
     u64::try_from(time.as_millisecond()).ok()
 }
 
-/// Logs in with the keys of the connection's Secret; without one, with the host's own.
+/// Logs in with the keys of the connection's Secret. If there is no Secret, logs in with the host's own keys.
 pub(super) async fn log_in(at: &At<'_>, values: Option<&Values>) -> Result<Session, Failure> {
     let keys = source(at, values).await?;
     identify(at, keys).await
@@ -168,21 +168,23 @@ async fn source(at: &At<'_>, values: Option<&Values>) -> Result<Keys, Failure> {
     }
 }
 
-/// Logs in as the last link of a chain says, each by the keys of the link before it.
+/// Logs in by a chain: each link is assumed with the keys of the link before it, and the last link is the session.
 pub(super) async fn log_in_by_plan(at: &At<'_>, plan: &Plan<'_>) -> Result<Session, Failure> {
     let chain = plan.chain()?;
     let (mut keys, roles) = match chain.split_first() {
         Some((link, roles)) if link.get("secret").is_some() => (Keys::fixed(plan.secret()?)?, roles),
         Some((link, roles)) if link.get("webIdentity").is_some() => {
             let token = plan.tokens.first();
-            let token = token.ok_or_else(|| invalid("the plan names no token"))?;
+            let token = token.ok_or_else(|| {
+                invalid("the credential plan begins with webIdentity, but names no service account token")
+            })?;
             (sts::assume_by_link(at, token, &link["webIdentity"]).await?, roles)
         }
         _ => (source(at, plan.own).await?, chain),
     };
     for link in roles {
         let role = link.get("role").ok_or_else(|| {
-            let message = "only the first link of a chain can be something other than a role";
+            let message = "plan.chain: every link after the first must be a role";
             Failure::new(Code::InvalidArgument, message)
         })?;
         let assumed = sts::assume(at, &keys.credentials, role).await?;
@@ -195,7 +197,7 @@ pub(super) async fn log_in_by_plan(at: &At<'_>, plan: &Plan<'_>) -> Result<Sessi
     identify(at, keys).await
 }
 
-/// Asks STS whose these keys are.
+/// Asks STS which principal these keys belong to.
 async fn identify(at: &At<'_>, keys: Keys) -> Result<Session, Failure> {
     let who = sts::whose(at, &keys.credentials).await?;
     let partition = who.arn.split(':').nth(1).unwrap_or("aws").to_owned();

@@ -1,6 +1,6 @@
-//! The host's own credentials, where the connection names no Secret. The sources are asked in the order of the SDKs of AWS:
-//! variables, the token of a service account with a role (IRSA), the endpoint of a container (EKS Pod Identity, ECS), and the
-//! machine's metadata service, version 2.
+//! The host's own credentials, for a connection that names no Secret. The sources are tried in the order of AWS's SDKs:
+//! environment variables, the token of a service account with a role (IRSA), the endpoint of a container (EKS Pod Identity,
+//! ECS), and the machine's metadata service, version 2.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::address::Address;
 use crate::login::At;
 use crate::transport::{Incoming, Outgoing, Tls, Transport};
 
-/// Where a machine of EC2 is told its own credentials.
+/// The metadata service, at which a machine of EC2 finds its own credentials.
 const METADATA: &str = "http://169.254.169.254";
-/// How long the token of the metadata service is good for, in seconds. It is used at once.
+/// The lifetime of a token of the metadata service, in seconds. The token is used at once.
 const TOKEN_SECONDS: &str = "60";
-/// How long the metadata service is waited for. Where there is none, nobody answers.
+/// How long the host waits for the metadata service. Outside of EC2 nothing answers at its address.
 const METADATA_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// The hosts, beside loopback, that an endpoint of a container may have without TLS.
+/// The addresses, besides loopback, at which the endpoint of a container may be used without TLS.
 const OF_CONTAINERS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
 
 /// The credentials of the first source that has any.
@@ -34,7 +34,7 @@ pub(super) async fn find(at: &At<'_>) -> Result<Keys, Failure> {
         });
     }
     if let (Some(file), Some(arn)) = (set("AWS_WEB_IDENTITY_TOKEN_FILE"), set("AWS_ROLE_ARN")) {
-        // Read each time: whoever writes the file replaces it before the token ends.
+        // The file is read at each login, because its writer, such as the kubelet, replaces the token before it expires.
         let token = read(&file)?;
         let name = set("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| "polity".to_owned());
         return sts::assume_by_token(at, &token, &arn, &name).await;
@@ -55,7 +55,7 @@ pub(super) async fn find(at: &At<'_>) -> Result<Keys, Failure> {
 
 fn none(why: &str) -> Failure {
     let message = format!(
-        "the connection names no credentials, and the host has none of its own: no AWS_ACCESS_KEY_ID, no \
+        "the connection has no spec.credentials, and the host has no credentials of its own: no AWS_ACCESS_KEY_ID, no \
          AWS_WEB_IDENTITY_TOKEN_FILE, no AWS_CONTAINER_CREDENTIALS_FULL_URI, and {why}"
     );
     Failure::new(Code::Unauthenticated, message)
@@ -67,7 +67,7 @@ fn read(file: &str) -> Result<String, Failure> {
     Ok(text.trim().to_owned())
 }
 
-/// The keys that the endpoint of a container gives.
+/// The keys from the endpoint of a container.
 async fn of_container(at: &At<'_>, url: &str, token: Option<String>) -> Result<Keys, Failure> {
     let bad = |why: &str| {
         let message = format!("AWS_CONTAINER_CREDENTIALS_FULL_URI: {why}");
@@ -75,14 +75,14 @@ async fn of_container(at: &At<'_>, url: &str, token: Option<String>) -> Result<K
     };
     let address = Address::read(url).map_err(|e| bad(&e.to_string()))?;
     if !is_near(&address) {
-        return Err(bad("without TLS it must be of this machine"));
+        return Err(bad("an address without TLS must be an address of this machine"));
     }
     let headers = token.map(|token| ("authorization".to_owned(), token));
     let answer = ask(at, address, &[], Method::GET, headers, at.until).await?;
     keys(&answer)
 }
 
-/// Whether nobody else can read along.
+/// Whether no other machine can read the traffic: with TLS, or at an address of this machine.
 fn is_near(address: &Address) -> bool {
     let text = address.as_text();
     let host = address.host();
@@ -125,7 +125,7 @@ async fn of_machine(at: &At<'_>, metadata: &str) -> Result<Keys, Failure> {
     keys(&ask(at, address, &path, Method::GET, shown(), at.until).await?)
 }
 
-/// Asks a service of this machine: directly, and never through a proxy.
+/// Sends a request to a service of this machine, directly and never through a proxy.
 async fn ask(
     at: &At<'_>,
     address: Address,
@@ -167,7 +167,7 @@ fn keys(answer: &Incoming) -> Result<Keys, Failure> {
     if of("AccessKeyId").is_empty() || of("SecretAccessKey").is_empty() {
         return Err(Failure::new(
             Code::Unavailable,
-            "the machine's own credentials: no keys in the answer",
+            "the host's own credentials: the answer contains no AccessKeyId and SecretAccessKey",
         ));
     }
     let token = Some(of("Token")).filter(|token| !token.is_empty());

@@ -1,4 +1,4 @@
-//! Calls of STS: who asks, and which role is assumed. The API is that of 2011-06-15.
+//! Calls of STS: whose keys a request is signed with, and the keys of roles. The version of the API is 2011-06-15.
 
 use bytes::Bytes;
 use http::Method;
@@ -12,20 +12,21 @@ use crate::transport::{Incoming, Outgoing};
 
 /// The version of the API.
 const VERSION: &str = "2011-06-15";
-/// The most characters of an error that are repeated.
+/// How many characters of an error a message repeats at most.
 const LONGEST_ERROR: usize = 300;
 
-/// How far the time of a signature may be from the server's, in milliseconds ("Elements of an AWS API request signature").
+/// How far the time of a signature may differ from the server's time, in milliseconds ("Elements of an AWS API request
+/// signature").
 const VALID: u64 = 5 * 60 * 1_000;
 
-/// Whose keys are.
+/// The principal that keys belong to.
 pub(super) struct Who {
     pub(super) arn: String,
     pub(super) account: String,
     pub(super) user: String,
 }
 
-/// Asks whose these keys are.
+/// Asks which principal these keys belong to.
 pub(super) async fn whose(at: &At<'_>, keys: &Credentials) -> Result<Who, Failure> {
     let result = call(at, Some(keys), "GetCallerIdentity", Vec::new(), &[]).await?;
     let who = Who {
@@ -34,12 +35,15 @@ pub(super) async fn whose(at: &At<'_>, keys: &Credentials) -> Result<Who, Failur
         user: text(&result, &["UserId"]),
     };
     match who.account.is_empty() || who.arn.is_empty() {
-        true => Err(Failure::new(Code::Unavailable, "STS does not say who asks")),
+        true => Err(Failure::new(
+            Code::Unavailable,
+            "STS answered GetCallerIdentity without an account or an ARN",
+        )),
         false => Ok(who),
     }
 }
 
-/// Assumes the role of a link, by these keys.
+/// Assumes the role of a link with these keys.
 pub(super) async fn assume(at: &At<'_>, by: &Credentials, link: &Value) -> Result<Keys, Failure> {
     let said = |field: &str| link[field].as_str().unwrap_or_default().to_owned();
     let mut form = vec![
@@ -60,7 +64,7 @@ pub(super) async fn assume(at: &At<'_>, by: &Credentials, link: &Value) -> Resul
     keys(&call(at, Some(by), "AssumeRole", form, &[]).await?)
 }
 
-/// Assumes a role by the token of a service account.
+/// Assumes a role with the token of a service account.
 pub(super) async fn assume_by_token(
     at: &At<'_>,
     token: &str,
@@ -78,20 +82,21 @@ pub(super) async fn assume_by_token(
     keys(&call(at, None, "AssumeRoleWithWebIdentity", form, &[token]).await?)
 }
 
-/// Assumes the role of a link, by the token that it names.
+/// Assumes the role of a link with the token that the link names.
 pub(super) async fn assume_by_link(at: &At<'_>, token: &str, link: &Value) -> Result<Keys, Failure> {
     let arn = link["arn"].as_str().unwrap_or_default();
     assume_by_token(at, token, arn, &session_name(link)).await
 }
 
-/// What the log of AWS calls the session: what the link says, or the identity that it is read from, so that it leads back.
+/// The name of the session in AWS's logs: the name in the link, or else the uid of the identity object that the link comes from,
+/// so that a log entry leads back to that object.
 fn session_name(link: &Value) -> String {
     let said = link["sessionName"].as_str().filter(|name| !name.is_empty());
     let uid = link["identity"]["uid"].as_str().unwrap_or_default();
     said.map_or_else(|| format!("polity-{uid}"), str::to_owned)
 }
 
-/// A form, without what is not said.
+/// A form without its empty fields.
 fn owned(form: Vec<(&str, String)>) -> Vec<(String, String)> {
     let said = form.into_iter().filter(|(_, value)| !value.is_empty());
     said.map(|(name, value)| (name.to_owned(), value)).collect()
@@ -103,7 +108,10 @@ fn keys(result: &Value) -> Result<Keys, Failure> {
     let (id, secret, token) = (of("AccessKeyId"), of("SecretAccessKey"), of("SessionToken"));
     let expires = unix_ms(&of("Expiration"));
     if id.is_empty() || secret.is_empty() || token.is_empty() || expires.is_none() {
-        return Err(Failure::new(Code::Unavailable, "STS gives no keys for the role"));
+        return Err(Failure::new(
+            Code::Unavailable,
+            "STS answered without complete keys for the role",
+        ));
     }
     Ok(Keys {
         credentials: Credentials::new(&id, &secret, Some(&token)),
@@ -111,7 +119,7 @@ fn keys(result: &Value) -> Result<Keys, Failure> {
     })
 }
 
-/// One call. `hidden` has the secrets of the form: no message repeats them.
+/// One call of STS. `hidden` has the secrets in the form, which no message repeats.
 async fn call(
     at: &At<'_>,
     by: Option<&Credentials>,
@@ -162,7 +170,7 @@ async fn send(at: &At<'_>, by: Option<&Credentials>, request: &Outgoing) -> Resu
     };
     let answer = signed_at(at.now).await?;
     match answer.date() {
-        // Of one whose clock runs wrong it takes no signature, and says what time it is.
+        // STS refuses a signature with a wrong time, and its response has the right time: the request is signed once more.
         Some(date) if (400..=403).contains(&answer.status) && date.abs_diff(at.now) > VALID => {
             signed_at(date).await
         }
@@ -175,7 +183,7 @@ fn hide(text: String, secrets: &[&str]) -> String {
     hidden.fold(text, |text, secret| text.replace(secret, "***"))
 }
 
-/// What an error of STS means ("Common errors" and the errors of each action in the reference of its API).
+/// The code for an error of STS ("Common errors" and the errors of each action in the reference of its API).
 fn meaning(status: u16, code: &str) -> Code {
     match code {
         "AccessDenied" | "AccessDeniedException" | "IDPRejectedClaim" => Code::PermissionDenied,
@@ -195,7 +203,7 @@ fn address(at: &At<'_>) -> Result<Address, Failure> {
     address.ok_or_else(|| {
         Failure::new(
             Code::InvalidArgument,
-            "the connection has no region, and no endpoint \"sts\"",
+            "the connection has neither spec.region nor the endpoint \"sts\": add one of them",
         )
     })
 }

@@ -1,4 +1,4 @@
-//! Tests of signatures, and of logins at a server of their own.
+//! Tests of signatures, and of logins at a server of the test.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::transport::{Tls, Transport};
 
-/// A server that answers each request by its first line and body, and keeps them.
+/// A server that answers each request by its first line and body, and records all requests.
 struct Server {
     address: String,
     seen: Arc<Mutex<Vec<String>>>,
@@ -25,7 +25,7 @@ impl Server {
         Server::with_headers("", answer)
     }
 
-    /// One whose responses have these lines too.
+    /// A server whose responses also have these header lines.
     fn with_headers(headers: &'static str, answer: impl Fn(&str) -> (u16, String) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
@@ -41,7 +41,7 @@ impl Server {
                     "HTTP/1.1 {status} X\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n"
                 );
                 let mut stream = stream;
-                // Whoever has asked may be gone.
+                // The client may have closed the connection.
                 let _ = stream.write_all((head + &body).as_bytes());
             }
         });
@@ -74,7 +74,7 @@ fn read(stream: &TcpStream) -> String {
     text + &String::from_utf8_lossy(&body)
 }
 
-/// STS: each role that is assumed has keys of its own, which end at this time.
+/// A fake STS. It gives each assumed role its own keys, which expire at this time.
 fn sts(expires: fn(&str) -> &'static str) -> Server {
     Server::start(move |request| {
         let body = request.lines().last().unwrap_or_default();
@@ -173,7 +173,7 @@ async fn by_chain(
     .await
 }
 
-/// By whose key each request was signed.
+/// The id of the key with which each request was signed.
 fn signed_by(server: &Server) -> Vec<String> {
     let seen = server.seen();
     let by = seen.iter().map(|request| {
@@ -267,7 +267,7 @@ async fn a_chain_that_cannot_be_is_refused_before_anybody_is_asked_for_it() {
     let server = sts(|_| NOON);
     for (chain, code) in [
         (vec![role("outer"), json!({"secret": {}})], Code::InvalidArgument),
-        // Who resolved the plan got no token.
+        // The plan was resolved without a token.
         (vec![json!({"webIdentity": {}})], Code::InvalidArgument),
     ] {
         let refused = by_chain(&server, &chain, &[secret("1")], Some(&secret("own"))).await;
@@ -296,7 +296,11 @@ async fn keys_are_shown_by_the_servers_clock_where_that_of_the_host_runs_wrong()
     });
     let session = by_chain(&server, &[], &[], Some(&secret("own"))).await;
     assert_eq!(session.expect("a session").place, ["aws", "2", "eu-west-1"]);
-    assert_eq!(server.seen().len(), 2, "it is tried once more, and no oftener");
+    assert_eq!(
+        server.seen().len(),
+        2,
+        "the request is sent once more, and not more often"
+    );
 }
 
 async fn own(server: &Server, variables: &[(&str, String)]) -> Result<Session, Failure> {
@@ -364,7 +368,10 @@ async fn a_machine_is_asked_for_its_role_with_a_token_and_a_container_with_its_o
         "http://example.com/x".to_owned(),
     )];
     let refused = own(&server, &far).await.expect_err("refused");
-    assert!(refused.message.contains("of this machine"), "{refused}");
+    assert!(
+        refused.message.contains("an address of this machine"),
+        "{refused}"
+    );
     let off = [("AWS_EC2_METADATA_DISABLED", "true".to_owned())];
     let none = own(&server, &off).await.expect_err("there are none");
     assert_eq!(none.code, Code::Unauthenticated);
