@@ -249,11 +249,11 @@ async fn a_driver_that_asks_for_what_it_may_not_gets_a_failure_and_nothing_is_se
             "an endpoint \"elsewhere\"",
         ),
         (status, json!([{"method": "TRACE"}]), "the method \"TRACE\""),
-        (status, json!([{"method": "DELETE"}]), "changes nothing"),
+        (status, json!([{"method": "DELETE"}]), "marks a DELETE as a read"),
         (
             change,
             json!([{"effect": "change", "method": "GET"}]),
-            "changes something",
+            "marks a GET as a change or a create",
         ),
         (
             status,
@@ -290,20 +290,24 @@ async fn a_driver_that_asks_for_what_it_may_not_gets_a_failure_and_nothing_is_se
         (
             status,
             json!([{"method": "POST", "seals": "userData"}]),
-            "which no argument is",
+            "which is not a sealed argument",
         ),
-        (status, json!([{"effect": "create"}]), "creates where it may not"),
+        (
+            status,
+            json!([{"effect": "create"}]),
+            "sends a create in a call that must not create, or a second create",
+        ),
         (
             change,
             json!([{"effect": "change"}, {"effect": "change"}]),
-            "together with something else",
+            "together with another request",
         ),
         (
             change,
             json!([{"effect": "change"}, {}]),
-            "together with something else",
+            "together with another request",
         ),
-        (status, json!([]), "neither sends nor answers"),
+        (status, json!([]), "returned neither a request nor an answer"),
         (status, Value::Array(vec![json!({}); 65]), "more than 64 requests"),
     ] {
         let (answer, count) = steps(&server, operation, json!([{"send": wish.clone()}, fine()])).await;
@@ -373,7 +377,7 @@ async fn an_operation_with_which_a_driver_breaks_its_contract_waits_and_nothing_
             "{failure}"
         );
         assert!(failure.message.contains("no JSON"), "{failure}");
-        failure.message.contains("machine.status waits")
+        failure.message.contains("machine.status is not tried again yet")
     };
     assert!(!ask("machine.status", "a").await);
     assert!(ask("machine.status", "a").await, "it is not called again at once");
@@ -552,7 +556,7 @@ async fn one_tenant_of_many_hosts_leaves_the_others_their_part_of_a_burst() {
             .perform(request)
             .await
             .expect_err("the driver fails in the end");
-        let is_refused = failure.message.contains("is asked as often as it may be");
+        let is_refused = failure.message.contains("left no request in time");
         assert_eq!(is_refused, failure.effect == Effect::None, "{failure:?}");
         server.seen().len() > before
     };
@@ -685,7 +689,7 @@ async fn a_driver_that_does_otherwise_is_told_from_the_one_that_was_recorded() {
     let sends = otherwise(json!([{"send": [{"path": ["v2"]}]}, "fail"]));
     assert_eq!(
         sends.to_string(),
-        "sends what was not sent: GET /v2 at api (read)"
+        "sends a request that was not sent: GET /v2 at api (read)"
     );
     let sends = otherwise(json!([{"send": [{}, {}]}, "fail"]));
     assert!(

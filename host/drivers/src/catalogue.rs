@@ -1,4 +1,4 @@
-//! What a driver performs, as a catalogue: operations are defined by the host, a driver says which it has.
+//! The catalogue of a driver: the host defines the operations, and the driver's manifest lists those that it implements.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,35 +10,37 @@ use polity_core::contract::driver::Manifest;
 /// Why a manifest is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// It is no manifest.
-    #[error("its manifest is none: {0}")]
+    /// The manifest cannot be read.
+    #[error("the driver's manifest cannot be read: {0}")]
     Shape(#[from] serde_json::Error),
-    /// It names a service that this host does not know.
-    #[error("it implements {0:?}; this host knows vm@1, task@1, machine@1 and router@1")]
+    /// The manifest names a service that this host does not know.
+    #[error("the driver implements {0:?}; this host knows vm@1, task@1, machine@1 and router@1")]
     Service(String),
-    /// It names an operation that the service does not have.
-    #[error("{service} has no operation {operation:?}")]
+    /// The manifest names an operation that the service does not have.
+    #[error("{service} has no operation {operation:?}, which the driver's manifest lists")]
     Operation {
         /// The service.
         service: String,
         /// The operation.
         operation: String,
     },
-    /// It does not say how long a server may go on with a create.
-    #[error("it does not say how long {0} lingers")]
+    /// The manifest does not say how long a server may go on with a create.
+    #[error("the driver's manifest does not say how long {0} lingers: it needs an entry in lingers")]
     Lingers(String),
-    /// It creates with a stamp that it cannot find.
-    #[error("it creates with stamp {stamp}, but finds {stamps:?}")]
+    /// The driver creates with a stamp that it cannot find.
+    #[error(
+        "the driver creates with stamp {stamp}, but finds only {stamps:?}: add the stamp to stamps in its manifest"
+    )]
     Stamp {
-        /// The stamp of what it creates.
+        /// The stamp with which it creates.
         stamp: u32,
-        /// What it finds.
+        /// The stamps that it finds.
         stamps: Vec<u32>,
     },
-    /// The connection's configuration does not follow its schema.
+    /// The connection's configuration does not match the driver's schema.
     #[error("spec.driver.configuration: {0}")]
     Configuration(String),
-    /// The connection has an address to which the login adds what stands there already.
+    /// An address of the connection already ends in the path that the login adds.
     #[error(
         "spec.endpoints.{endpoint}: {address} ends in /{path}, which the login adds: name the server alone"
     )]
@@ -47,11 +49,11 @@ pub enum ManifestError {
         endpoint: String,
         /// Its address.
         address: String,
-        /// What the login adds.
+        /// The path that the login adds.
         path: &'static str,
     },
-    /// Its schema is none.
-    #[error("its schema of the configuration does not compile: {0}")]
+    /// A schema of the driver's manifest or of the catalogue is not a JSON schema.
+    #[error("the driver's schema of the configuration does not compile: {0}")]
     Schema(String),
 }
 
@@ -67,7 +69,7 @@ pub(crate) fn manifest(text: &str) -> Result<Manifest, ManifestError> {
     }
 }
 
-/// The operations of a driver, with the times that it says.
+/// The operations of a driver, with the times of its manifest.
 pub(crate) fn catalogue(manifest: &Manifest) -> Result<Catalogue, ManifestError> {
     let (mut operations, mut lacks) = (BTreeMap::new(), BTreeSet::new());
     for implements in &manifest.implements {
@@ -101,7 +103,7 @@ pub(crate) fn catalogue(manifest: &Manifest) -> Result<Catalogue, ManifestError>
     })
 }
 
-/// The schema of what an operation of a service answers; `None` if drivers have no such service.
+/// The schema for the answer of an operation; `None` if drivers do not have this service or operation.
 pub fn answer_schema(service: &str, operation: &str) -> Option<serde_json::Value> {
     let mut operations = known(service)?.into_iter();
     let (_, operation) = operations.find(|(name, _)| *name == operation)?;
@@ -150,7 +152,7 @@ mod tests {
         assert_eq!(
             missing,
             ["machine.delete", "vm.clone"],
-            "these it would have to have"
+            "the driver must implement these"
         );
         let create = &catalogue.operations["machine.create"];
         assert_eq!(create.visible_within, Duration::from_secs(315));
@@ -159,14 +161,17 @@ mod tests {
     #[test]
     fn what_a_driver_cannot_say_is_refused() {
         for (service, why) in [
-            (Implements::new("machine@2", &[]), "it implements \"machine@2\""),
+            (
+                Implements::new("machine@2", &[]),
+                "the driver implements \"machine@2\"",
+            ),
             (
                 Implements::new("vm@1", &["vm.fly"]),
                 "vm@1 has no operation \"vm.fly\"",
             ),
             (
                 Implements::new("vm@1", &["vm.clone"]),
-                "it does not say how long vm.clone lingers",
+                "the driver's manifest does not say how long vm.clone lingers",
             ),
         ] {
             let refused = implementing(service).expect_err("it is refused").to_string();
@@ -174,6 +179,9 @@ mod tests {
         }
         let stamps = r#"{"name":"d","version":"1","login":"none","implements":[],"stamp":2,"stamps":[1],"configSchema":{},"endpoints":{}}"#;
         let refused = manifest(stamps).expect_err("it is refused").to_string();
-        assert_eq!(refused, "it creates with stamp 2, but finds [1]");
+        assert_eq!(
+            refused,
+            "the driver creates with stamp 2, but finds only [1]: add the stamp to stamps in its manifest"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What a request of a driver may be.
+//! Which requests a driver may make.
 
 use std::net::IpAddr;
 
@@ -18,22 +18,22 @@ const HEADERS: [&str; 5] = [
     "if-match",
     "if-none-match",
 ];
-/// The beginnings of further ones.
+/// The prefixes of further headers that a driver may set.
 const HEADERS_OF: [&str; 2] = ["x-openstack-", "openstack-"];
-/// The most bytes of a request's body, before sealed values are put in.
+/// The most bytes of a request's body, without the sealed values.
 const LARGEST: usize = 1 << 20;
 
-/// A request that may be sent, as far as a driver knows it.
+/// A request that the host may send, with what the check found out about it.
 #[derive(Debug)]
 pub(crate) struct Checked<'a> {
     pub(crate) endpoint: &'a Endpoint,
     pub(crate) method: Method,
     pub(crate) effect: Effect,
-    /// The address of a response, for a dynamic endpoint.
+    /// For a dynamic endpoint: the address, which a response contained.
     pub(crate) dynamic: Option<Address>,
 }
 
-/// Checks a request. The error says which rule a driver broke.
+/// Checks a request. The error says which rule the driver broke.
 pub(crate) fn check<'a>(
     request: &HttpRequest,
     manifest: &'a Manifest,
@@ -44,7 +44,7 @@ pub(crate) fn check<'a>(
     let endpoint = manifest
         .endpoints
         .get(name)
-        .ok_or_else(|| format!("it names an endpoint {name:?} that it does not have"))?;
+        .ok_or_else(|| format!("it names an endpoint {name:?} that its manifest does not have"))?;
     let method = match request.method.as_str() {
         "GET" => Method::GET,
         "HEAD" => Method::HEAD,
@@ -52,20 +52,22 @@ pub(crate) fn check<'a>(
         "PUT" => Method::PUT,
         "PATCH" => Method::PATCH,
         "DELETE" => Method::DELETE,
-        other => return Err(format!("it uses the method {other:?}")),
+        other => return Err(format!("it uses the method {other:?}, which is not allowed")),
     };
     let changes = !matches!(request.effect, Effect::Read);
     if changes && matches!(method, Method::GET | Method::HEAD) {
-        return Err(format!("it says that {method} changes something"));
+        return Err(format!("it marks a {method} as a change or a create"));
     }
     if !changes && !matches!(method, Method::GET | Method::HEAD | Method::POST) {
-        return Err(format!("it says that {method} changes nothing"));
+        return Err(format!("it marks a {method} as a read"));
     }
     for (header, _) in &request.headers {
         let is_known =
             HEADERS.contains(&header.as_str()) || HEADERS_OF.iter().any(|known| header.starts_with(known));
         if !is_known {
-            return Err(format!("it sets the header {header:?}"));
+            return Err(format!(
+                "it sets the header {header:?}, which a driver may not set"
+            ));
         }
     }
     let size: usize = request
@@ -82,8 +84,16 @@ pub(crate) fn check<'a>(
     let dynamic = match (&request.address, endpoint.dynamic) {
         (None, None) => None,
         (Some(text), Some(port)) => Some(dynamic(text, port, connection, exchanges)?),
-        (Some(_), None) => return Err(format!("it names an address for the endpoint {name}")),
-        (None, Some(_)) => return Err(format!("it names no address for the endpoint {name}")),
+        (Some(_), None) => {
+            return Err(format!(
+                "it names an address for the endpoint {name}, which is not dynamic"
+            ));
+        }
+        (None, Some(_)) => {
+            return Err(format!(
+                "it names no address for the endpoint {name}, which is dynamic"
+            ));
+        }
     };
     Ok(Checked {
         endpoint,
@@ -93,7 +103,8 @@ pub(crate) fn check<'a>(
     })
 }
 
-/// An address that stands in a response of this operation, within the networks of the connection.
+/// The address of a request to a dynamic endpoint. A response of this operation must contain the address, and a network of
+/// the connection too.
 fn dynamic(
     text: &str,
     port: u16,
@@ -110,12 +121,12 @@ fn dynamic(
     };
     if !exchanges.iter().any(stands_in) {
         return Err(format!(
-            "it names {text}, which no response of this operation said"
+            "it names {text}, which no response of this operation contains"
         ));
     }
     if !connection.reaches(ip) {
         return Err(format!(
-            "{text} is in none of the networks of connection {}",
+            "{text} is in none of the networks of connection {}: see spec.networks",
             connection.name
         ));
     }
@@ -131,7 +142,7 @@ fn has(value: &Value, text: &str) -> bool {
     }
 }
 
-/// What is sent, but for its body and what shows who asks.
+/// The request that is sent, still without its body and without its token or signature.
 pub(crate) fn outgoing(request: &HttpRequest, checked: &Checked<'_>, address: Address) -> Outgoing {
     Outgoing {
         address,

@@ -1,4 +1,4 @@
-//! A connection as a cloud.
+//! A connection as a [`Cloud`].
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -31,11 +31,11 @@ use crate::traffic::{Calls, Traffic};
 use crate::unsealed::Unsealed;
 use crate::waits::Waits;
 
-/// The time before the end of a call in which an operation has ended by itself.
+/// An operation ends by itself this long before core cuts its call.
 const SPARE: Duration = Duration::from_millis(500);
-/// The key of a create that is only prepared.
+/// The key of a create while it is prepared. The real key is known when the create is committed.
 const STAND_IN: &str = "00000000-0000-0000-0000-000000000000";
-/// How long a server has to end a session.
+/// How long the host waits for a server to end a session.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A cloud that is reached through a driver.
@@ -44,22 +44,22 @@ pub struct DriverCloud {
     catalogue: Arc<Catalogue>,
     /// The clock of `since` and `now`.
     clock: Arc<dyn Clock>,
-    /// The session of the connection's own credentials, with the digest of the Secret that it is from.
+    /// The session of the connection's own credentials, with the digest of their Secret.
     own: tokio::sync::Mutex<Option<(String, Arc<Session>)>>,
     refusals: Mutex<Waits>,
-    /// The operations with which the driver broke its contract, each of a tenant queue.
+    /// The operations in which the driver broke its contract, by operation and tenant queue.
     quarantined: Mutex<Waits>,
-    /// The sessions of plans, by the token that the gateway hands back.
+    /// The sessions of plans, by the token that the gateway passes with each call.
     planned: Mutex<BTreeMap<String, Arc<Session>>>,
     next: AtomicU64,
 }
 
-/// What an operation needs of its connection.
+/// The parts of a connection that each operation needs.
 pub(crate) struct Reached {
     pub(crate) driver: Arc<Driver>,
     pub(crate) manifest: Manifest,
     pub(crate) connection: Connection,
-    /// What the catalogue allows as answers, by operation.
+    /// The validators of the catalogue's answer schemas, by operation.
     pub(crate) answers: BTreeMap<String, Validator>,
     pub(crate) pace: Arc<Pace>,
     clock: Arc<dyn Clock>,
@@ -70,7 +70,7 @@ pub(crate) struct Reached {
     pub(crate) unsealed: Unsealed,
 }
 
-/// What the driver has spent on an operation, in all calls of it.
+/// The costs of the driver for one operation, summed over all its calls.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
     /// How often the driver was called.
@@ -82,7 +82,7 @@ pub struct Spent {
 }
 
 impl Reached {
-    /// Notes what a step of the driver has cost.
+    /// Adds the cost of one step of the driver.
     pub(crate) fn spends(&self, operation: &str, fuel: u64, took: Duration) {
         meter::spend(fuel);
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +99,7 @@ impl Reached {
             .saturating_add_signed(self.ahead.load(Ordering::Relaxed))
     }
 
-    /// Learns what time it is at the server.
+    /// Learns the server's time from the date of a response.
     pub(crate) fn learn_time(&self, response: &Incoming) {
         if let Some(said) = response.date() {
             let ahead = i64::try_from(said).unwrap_or(0) - i64::try_from(self.clock.now_ms()).unwrap_or(0);
@@ -108,7 +108,7 @@ impl Reached {
     }
 }
 
-/// The pause that a server asks for: seconds, or a date of HTTP.
+/// The pause that a server asks for, in seconds or as an HTTP date.
 pub(crate) fn pause(said: &str, now: u64) -> Option<Duration> {
     let seconds = said.trim().parse().ok().map(Duration::from_secs);
     seconds.or_else(|| Some(Duration::from_millis(unix_of(said)?.saturating_sub(now))))
@@ -148,10 +148,10 @@ impl DriverCloud {
         })
     }
 
-    /// Whether this value follows the driver's schema of the configuration.
+    /// Checks this value against the driver's schema of the configuration.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its path.
+    /// The first violation, with its path.
     pub fn check(driver: &Driver, configuration: &Value) -> Result<(), ManifestError> {
         let manifest = catalogue::manifest(driver.manifest())?;
         let validator = jsonschema::validator_for(&manifest.config_schema);
@@ -171,7 +171,7 @@ impl DriverCloud {
         &self.reached.manifest
     }
 
-    /// What the driver has spent, by operation.
+    /// The costs of the driver, by operation.
     pub fn spent(&self) -> BTreeMap<String, Spent> {
         self.reached
             .spent
@@ -180,7 +180,8 @@ impl DriverCloud {
             .clone()
     }
 
-    /// How often its servers were asked, and which class of requests (server, place, reads or changes) they want fewer of.
+    /// How many requests were sent to its servers, and the class of requests (server, place, reads or changes) that a server
+    /// has asked to slow down.
     pub fn traffic(&self) -> (Calls, Option<String>) {
         self.reached.traffic.now()
     }
@@ -226,7 +227,7 @@ impl DriverCloud {
         }
     }
 
-    /// The session of a caller: of its plan, or of the connection's own credentials.
+    /// The session of a caller: the session of its plan, or else the session of the connection's own credentials.
     async fn session(&self, caller: &Caller, until: Instant) -> Result<Arc<Session>, Failure> {
         if let Some(token) = &caller.handle {
             let session = self.planned().get(token).cloned();
@@ -235,7 +236,7 @@ impl DriverCloud {
         }
         let (digest, values) = self.own_values().await?.unzip();
         let digest = digest.unwrap_or_default();
-        // Whoever waits here waits for the login of the first one.
+        // Callers that wait here use the login of the first caller.
         let mut own = self.own.lock().await;
         let now = self.clock.now_ms();
         if let Some((of, session)) = &*own
@@ -259,7 +260,7 @@ impl DriverCloud {
         Ok(session)
     }
 
-    /// Ends a session that the server no longer takes.
+    /// Forgets a session that the server no longer accepts.
     async fn drop_session(&self, caller: &Caller, session: &Arc<Session>) {
         match &caller.handle {
             Some(token) => {
@@ -322,8 +323,8 @@ impl DriverCloud {
         }
     }
 
-    /// Performs a part of an operation in the caller's session. If that has ended and nothing was changed, once
-    /// more in a new one.
+    /// Performs a part of an operation in the caller's session. If the server no longer accepts the session, and no change
+    /// was sent, performs it once more in a new session.
     async fn run(
         &self,
         request: &mut CloudRequest,
@@ -364,7 +365,7 @@ impl DriverCloud {
         }
     }
 
-    /// Runs an operation, unless the driver broke its contract with it a short time ago, and hands on what it exchanged.
+    /// Runs an operation, unless the driver broke its contract in it a short time ago, and stores its exchanges.
     async fn kept(&self, operation: &mut Operation<'_>, call: Call) -> Result<End, Failure> {
         let looks = operation.part == Part::Resolve;
         let name = format!("{} {looks} {}", call.operation, operation.queue);
@@ -373,7 +374,10 @@ impl DriverCloud {
             .check(&name, Instant::now())
             .map_err(|failure| Failure {
                 effect: Effect::None,
-                message: format!("{} waits, because it failed: {}", call.operation, failure.message),
+                message: format!(
+                    "{} is not tried again yet, because the driver broke its contract: {}",
+                    call.operation, failure.message
+                ),
                 ..failure
             })?;
         let mut call = Arc::new(call);
@@ -387,7 +391,7 @@ impl DriverCloud {
         let Reached {
             connection, driver, ..
         } = &self.reached;
-        // Reads and changes that went well are many, and say little.
+        // Successful reads and changes are not stored: there are many of them, and they help little.
         let is_kept = operation.part != Part::Perform || ended.is_err();
         if let Some(keeps) = connection.keeps.as_ref().filter(|_| is_kept) {
             let exchanged = Exchanged {
@@ -421,7 +425,7 @@ impl DriverCloud {
             .run(&mut request, Part::Prepare, STAND_IN, Vec::new())
             .await?;
         let End::Ready(exchanges) = end else {
-            let message = "the driver answered a create without creating anything";
+            let message = "the driver answered a create without a request that creates";
             return Err(Failure::new(Code::Internal, message));
         };
         let ready =
@@ -435,7 +439,7 @@ impl DriverCloud {
         })
     }
 
-    /// The place of the server, and within it what the arguments of a create say.
+    /// The place of a create: the place of the server, and within it the place that the arguments name.
     fn place(&self, session: &Session, request: &CloudRequest) -> Vec<String> {
         let paths = self
             .reached
@@ -492,7 +496,9 @@ impl DriverCloud {
         Ok(match ended? {
             End::Found(Finding::Found(answer), _) => Resolution::Done(answer.into()),
             End::Found(Finding::None, true) => Resolution::Absent,
-            End::Found(Finding::None, false) => Resolution::unknown("not every look was answered completely"),
+            End::Found(Finding::None, false) => {
+                Resolution::unknown("not every read of the look got a complete response")
+            }
             End::Found(Finding::CannotTell(failure), _) => Resolution::Unknown(failure.message),
             _ => return Err(unexpected()),
         })
@@ -516,13 +522,13 @@ impl DriverCloud {
             region: region.unwrap_or(at.region),
             ..at
         };
-        // A digest of each Secret is in the plan.
+        // The plan contains a digest of each Secret, so it stands for the credentials too.
         let made_of = request.plan.to_string();
         self.refusals().check(&made_of, Instant::now())?;
         let session = log_in_by_plan(self.reached.manifest.login, &at, &plan).await;
         self.refusals().login_ended(&made_of, &session, Instant::now());
         let session = session?;
-        // Long enough for the redactor, which hides it in answers.
+        // The token is long enough for the redactor, which hides it in answers.
         let token = format!("session-of-plan-{}", self.next.fetch_add(1, Ordering::Relaxed));
         let opened = Opened {
             token: token.clone(),
@@ -545,7 +551,7 @@ impl DriverCloud {
     }
 }
 
-/// Checks that no address ends in what the login adds.
+/// Checks that no address ends in the path that the login adds.
 fn check_addresses(manifest: &Manifest, connection: &Connection) -> Result<(), ManifestError> {
     let Some(path) = added_path(manifest.login) else {
         return Ok(());
@@ -576,7 +582,7 @@ fn answers(catalogue: &Catalogue) -> Result<BTreeMap<String, Validator>, Manifes
 fn unexpected() -> Failure {
     Failure::new(
         Code::Internal,
-        "the driver ended the operation in a way that it has not",
+        "the driver ended the operation in a way that does not fit the operation",
     )
 }
 

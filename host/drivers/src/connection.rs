@@ -1,4 +1,4 @@
-//! One cloud as one driver reaches it.
+//! A connection: one cloud, reached through one driver.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -14,33 +14,33 @@ use serde_json::Value;
 
 use crate::exchanged::Keeps;
 
-/// The default credentials of a connection.
+/// The connection's own credentials.
 pub trait Credentials: Send + Sync {
-    /// The values of the Secret, as they are now, with its digest.
+    /// The digest of the Secret, and its values as they are now.
     fn values(&self) -> BoxFuture<'_, Result<(String, Values), Failure>>;
 }
 
-/// The connections to the servers of a cloud. They are made anew when the certificates change that they trust.
+/// The transport to the servers of a cloud. It is replaced when the certificates of the connection change.
 pub struct CurrentTransport(Mutex<Result<Transport, Failure>>);
 
 impl CurrentTransport {
-    /// The transport, or why there is none yet.
+    /// With this transport, or with the reason why there is none yet.
     pub fn new(transport: Result<Transport, Failure>) -> Self {
         CurrentTransport(Mutex::new(transport))
     }
 
-    /// The transport for what begins now.
+    /// The transport for requests that begin now.
     pub fn get(&self) -> Result<Transport, Failure> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// From now on. What is under way goes on with what it has.
+    /// Replaces the transport for new requests. Requests under way keep theirs.
     pub fn replace(&self, transport: Result<Transport, Failure>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = transport;
     }
 }
 
-/// How fast a server may be asked, by an account in a region.
+/// How fast one account may send requests to a server, in one region.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     /// Requests that read.
@@ -50,7 +50,7 @@ pub struct Rates {
 }
 
 impl Default for Rates {
-    /// Below what each of the three clouds allows by default: EC2 takes 20 reads and 5 changes a second of most kinds
+    /// Not more than each of the three clouds allows by default: EC2 accepts 20 reads and 5 changes a second of most kinds
     /// ("Request throttling for the Amazon EC2 API").
     fn default() -> Self {
         let rate = |per_second, burst| Rate { per_second, burst };
@@ -61,34 +61,35 @@ impl Default for Rates {
     }
 }
 
-/// One cloud as one driver reaches it.
+/// One cloud, reached through one driver.
 pub struct Connection {
     /// Its name.
     pub name: String,
-    /// The configuration, by the driver's schema.
+    /// The configuration, which matches the driver's schema.
     pub configuration: Value,
-    /// The addresses of endpoints, by name. What is missing here is what the login says.
+    /// The addresses of endpoints, by name. For an endpoint that is missing here, the login gives the address.
     pub endpoints: BTreeMap<String, Address>,
     /// The region; empty if the cloud has none.
     pub region: String,
-    /// The connections to its servers.
+    /// The transport to its servers.
     pub transport: Arc<CurrentTransport>,
-    /// Who asks where no identity policy says so.
+    /// The connection's own credentials, used where no identity policy names others.
     pub credentials: Option<Box<dyn Credentials>>,
-    /// How fast each server may be asked, by all hosts together.
+    /// How fast all hosts together may send requests to each server.
     pub rates: Rates,
-    /// How many hosts ask its servers now: each has its part of the rates.
+    /// How many hosts send requests to its servers now: each has its part of the rates.
     pub hosts: Arc<AtomicU32>,
-    /// The networks to which an address that a response names may lead.
+    /// The networks in which an address from a response must be, so that requests may go to it.
     pub networks: Vec<IpNet>,
-    /// The addresses to which no response leads, whatever the networks are: those of the API server.
+    /// The addresses of the API server. No request to an address from a response may go there, even if a network contains
+    /// the address.
     pub never: Vec<IpAddr>,
-    /// Takes what operations exchange that fail, create or look for what was created.
+    /// Stores the exchanges of operations that fail, create, or resolve an entry.
     pub keeps: Option<Arc<dyn Keeps>>,
 }
 
 impl Connection {
-    /// How fast this host may ask each server.
+    /// How fast this host may send requests to each server.
     pub(crate) fn rate(&self, is_read: bool) -> Rate {
         let rate = match is_read {
             true => self.rates.reads,
@@ -97,10 +98,10 @@ impl Connection {
         rate.shared_by(self.hosts.load(Ordering::Relaxed))
     }
 
-    /// Whether requests may go to this address of a response. Nothing leads to the host itself or to the network's
-    /// own services unless the connection names them.
+    /// Whether requests may go to this address, which a response contained. Addresses of the host itself and of the
+    /// network's own services are allowed only if the connection names them.
     pub(crate) fn reaches(&self, ip: IpAddr) -> bool {
-        // An address of IPv4 that is written as one of IPv6 leads to the same place.
+        // An IPv4 address that is written as an IPv6 address leads to the same server.
         let ip = ip.to_canonical();
         if self.never.iter().any(|never| never.to_canonical() == ip) {
             return false;
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(
             connection.rate(true),
             Rates::default().reads,
-            "nobody else is known"
+            "no other host is known"
         );
         connection.hosts.store(4, Ordering::Relaxed);
         let (reads, changes) = (connection.rate(true), connection.rate(false));

@@ -1,10 +1,10 @@
-//! What a failed operation may have changed. A driver's word can only add doubt.
+//! The effect of a failed operation: what it may have changed. A driver can only add doubt, never remove it.
 
 use polity_core::contract::{Code, Effect, Failure};
 use polity_http::Incoming;
 use polity_sandbox::driver as guest;
 
-/// What was sent so far that is no read.
+/// The changes and creates that were sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sent {
     /// Nothing.
@@ -17,7 +17,7 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
-    /// After one more change with this response; `None` if it has none.
+    /// The state after one more change. `response` is `None` if the change got no response.
     pub(crate) fn and(self, response: Option<&Incoming>, is_soap: bool) -> Self {
         match (self, response) {
             (Sent::Nothing, Some(response)) if is_refusal(response, is_soap) => Sent::Refused,
@@ -34,8 +34,8 @@ impl Sent {
     }
 }
 
-/// Whether the API itself refused: a status of the client's own fault, or a fault of SOAP. A server that was too
-/// slow or too busy may have begun all the same.
+/// Whether the API itself refused the request: with a status 4xx, or with a SOAP fault. After 408 and 429 the server was too
+/// slow or too busy, and may have begun the change nevertheless.
 fn is_refusal(response: &Incoming, is_soap: bool) -> bool {
     match response.status {
         408 | 429 => false,
@@ -51,7 +51,7 @@ fn is_refusal(response: &Incoming, is_soap: bool) -> bool {
 /// The most bytes of a driver's message.
 const MESSAGE: usize = 2_048;
 
-/// A driver's failure with the effect that the host knows.
+/// A driver's failure, with the effect that the host has computed.
 pub(crate) fn failure(said: guest::Failure, sent: Sent) -> Failure {
     let effect = match (said.doubtful, sent) {
         (true, Sent::Refused) => Effect::Unknown,
@@ -86,7 +86,7 @@ fn code(code: guest::Code) -> Code {
     }
 }
 
-/// The failure of a read, as a driver sees it.
+/// The failure of a read, as the driver sees it.
 pub(crate) fn of_read(code: Code, message: String) -> guest::Failure {
     let code = match code {
         Code::DeadlineExceeded => guest::Code::DeadlineExceeded,

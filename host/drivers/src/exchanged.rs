@@ -1,7 +1,7 @@
-//! What was exchanged with a cloud in one operation: kept, and played to another driver.
+//! The exchanges with a cloud in one operation. The host stores them, and can replay them to another driver.
 //!
-//! Nothing secret is in it: sealed values and credentials never reach a driver, and of a response it sees what its request keeps,
-//! after redaction.
+//! They contain no secret: sealed values and credentials never reach a driver, and a driver sees only the parts of a response
+//! that its request keeps, after redaction.
 
 use std::fmt;
 
@@ -17,13 +17,13 @@ use crate::operation::STEPS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
-    /// It reads or changes.
+    /// The operation reads or changes.
     Perform,
-    /// It reads until a create is ready.
+    /// The operation reads until a create is ready.
     Prepare,
-    /// It sends the create that is ready, first of all.
+    /// The operation begins with the request that creates.
     Commit,
-    /// It looks for what was created.
+    /// The operation looks for what an earlier create has made.
     Resolve,
 }
 
@@ -31,13 +31,13 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// The answer.
+    /// With an answer.
     Answered(Value),
     /// The request that creates was ready to be sent.
     Ready,
-    /// What became of a create.
+    /// With a finding about an earlier create.
     Found(Finding),
-    /// It failed.
+    /// With a failure.
     Failed(Failure),
 }
 
@@ -45,7 +45,7 @@ pub enum Ended {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Exchanged {
-    /// When it ended, in Unix milliseconds.
+    /// When the operation ended, in Unix milliseconds.
     pub at: u64,
     /// The connection.
     pub connection: String,
@@ -53,22 +53,22 @@ pub struct Exchanged {
     pub driver: String,
     /// The part.
     pub part: Part,
-    /// What the driver was asked, with all requests that have a response.
+    /// The call of the driver, with all requests that have a response.
     pub call: Call,
-    /// The last request, if it has none: it creates and was ready, or its response was lost.
+    /// The last request, if it has no response: it creates and was ready to be sent, or its response was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<HttpRequest>,
     /// How it ended.
     pub ended: Ended,
 }
 
-/// Takes what was exchanged in an operation that failed, created or looked for what was created.
+/// Stores the exchanges of operations that failed, created, or resolved an entry.
 pub trait Keeps: Send + Sync {
-    /// Keeps it.
+    /// Stores the exchanges of one operation.
     fn keep(&self, exchanged: &Exchanged);
 }
 
-/// What another driver does otherwise.
+/// How another driver behaves differently.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Difference {
     /// It sends a request that was not sent.
@@ -82,7 +82,7 @@ pub enum Difference {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Difference::Sends(request) => write!(f, "sends what was not sent: {request}"),
+            Difference::Sends(request) => write!(f, "sends a request that was not sent: {request}"),
             Difference::Ends(otherwise) => write!(f, "{otherwise}"),
             Difference::Breaks(how) => write!(f, "breaks the contract: {how}"),
         }
@@ -90,10 +90,10 @@ impl fmt::Display for Difference {
 }
 
 impl Exchanged {
-    /// Plays the responses to a driver. Requests are matched by content, so their order may be another.
+    /// Replays the responses to a driver. Requests are matched by content, so their order may differ.
     ///
     /// # Errors
-    /// What the driver does otherwise than the one before it.
+    /// How the driver behaves differently from the driver before it.
     pub fn replay(&self, driver: &Driver) -> Result<(), Difference> {
         let mut left = self.call.exchanges.clone();
         let mut call = self.call.clone();
@@ -113,7 +113,9 @@ impl Exchanged {
                 }
                 Outcome::Resolved(finding) => return self.compare(&Ended::Found(finding)),
                 Outcome::Send(requests) if requests.is_empty() => {
-                    return Err(Difference::Breaks("it neither sends nor answers".to_owned()));
+                    return Err(Difference::Breaks(
+                        "it returned neither a request nor an answer".to_owned(),
+                    ));
                 }
                 Outcome::Send(requests) => {
                     for request in requests {
@@ -135,7 +137,7 @@ impl Exchanged {
 
     fn compare(&self, now: &Ended) -> Result<(), Difference> {
         let is_same = match (&self.ended, now) {
-            // The effect is what the host knows, and it knows more than a replay.
+            // The effect is not compared: the host computed it, and a replay cannot.
             (Ended::Failed(before), Ended::Failed(now)) => {
                 let known = |failure: &Failure| Failure {
                     effect: Effect::None,
@@ -166,7 +168,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// A request as people name one.
+/// A request in words, for a message.
 fn named(request: &HttpRequest) -> String {
     let effect = match request.effect {
         Does::Read => "read",

@@ -1,16 +1,16 @@
 //! Clouds that are reached through drivers.
 //!
 //! ```text
-//! CloudRequest → cloud.rs → operation.rs ⇄ the driver (polity-sandbox): what to send, what it means
-//!                               ├ check.rs    what a request may be
+//! CloudRequest → cloud.rs → operation.rs ⇄ the driver (polity-sandbox): which requests to send, what responses mean
+//!                               ├ check.rs    which requests a driver may make
 //!                               ├ seal.rs     values of sealed arguments
 //!                               ├ polity-http login, signature, connection
 //!                               ├ effect.rs   what a failure may have changed
-//!                               └ exchanged.rs what is kept of it, for another driver to be tried with
+//!                               └ exchanged.rs the exchanges that are stored, to replay them to another driver
 //! ```
 //!
-//! A driver decides what is sent and what a response means. Everything else is here, because a driver is not trusted
-//! with it: credentials and sealed values, addresses, the effect of a failure, how often a request is sent, and when.
+//! A driver decides which requests are sent and what a response means. The host does everything else, because a driver is not
+//! trusted with it: credentials and sealed values, addresses, the effect of a failure, how often a request is sent, and when.
 
 mod catalogue;
 mod check;

@@ -1,4 +1,4 @@
-//! The fuel that drivers spend on a call, so that the host can charge it to whoever made the call.
+//! The fuel that drivers spend on a call, so that the host can charge it to the tenant queue that made the call.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ tokio::task_local! {
     static SPENT: Cell<u64>;
 }
 
-/// Makes a call of a cloud, and says how much fuel drivers have spent on it.
+/// Makes a call of a cloud. Returns its result, and the fuel that drivers have spent on it.
 pub async fn metered<F: Future>(call: F) -> (F::Output, u64) {
     SPENT
         .scope(Cell::new(0), async {
@@ -16,7 +16,7 @@ pub async fn metered<F: Future>(call: F) -> (F::Output, u64) {
         .await
 }
 
-/// Notes fuel of a driver. Outside of [`metered`] nobody pays for it.
+/// Adds fuel that a driver has spent. Outside of [`metered`] the fuel is charged to no tenant queue.
 pub(crate) fn spend(fuel: u64) {
     let add = |spent: &Cell<u64>| spent.set(spent.get().saturating_add(fuel));
     let _ = SPENT.try_with(add);

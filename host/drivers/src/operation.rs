@@ -1,4 +1,4 @@
-//! One operation: the driver is called with what was sent so far, until it has an answer.
+//! One operation: the host calls the driver with the exchanges so far, again and again, until the driver has an answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +25,9 @@ use crate::seal::{self, Values};
 pub(crate) const STEPS: usize = 32;
 /// The most requests of one operation.
 const REQUESTS: usize = 64;
-/// The most bytes of what an operation was answered.
+/// The most bytes of all responses of an operation together.
 const ANSWERED: usize = 16 << 20;
-/// How often a read is sent. A change is sent once.
+/// How often a read is sent at most. A change is sent once.
 const READS: u32 = 3;
 /// The pause before a read is sent again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -50,9 +50,9 @@ const SEEN: [&str; 10] = [
 pub(crate) enum End {
     /// The answer.
     Answered(Value),
-    /// The one request that creates is next: what was read for it.
+    /// The request that creates is next. The exchanges are the reads before it.
     Ready(Vec<Exchange>),
-    /// What became of a create, and whether every look was complete.
+    /// A finding about an earlier create, and whether every read got a complete response.
     Found(Finding, bool),
 }
 
@@ -70,18 +70,18 @@ pub(crate) struct Operation<'a> {
     pub(crate) values: Values,
     pub(crate) redactor: Redactor,
     pub(crate) sent: Sent,
-    /// Whether each read has its whole response.
+    /// Whether every read got a complete response.
     pub(crate) is_complete: bool,
     pub(crate) requests: usize,
     pub(crate) bytes: usize,
-    /// The last request, if it has no response: it creates and is ready, or its response was lost.
+    /// The last request, if it has no response: it creates and is ready to be sent, or its response was lost.
     pub(crate) last: Option<HttpRequest>,
     /// Whether the driver broke its contract.
     pub(crate) has_broken: AtomicBool,
 }
 
 impl<'a> Operation<'a> {
-    /// Calls the driver until the operation ends. `call` has what was exchanged already, and then what is exchanged.
+    /// Calls the driver until the operation ends. `call` has the exchanges so far; each new exchange is added to it.
     pub(crate) async fn run(&mut self, call: &mut Arc<Call>) -> Result<End, Failure> {
         for _ in 0..STEPS {
             match self.step(call).await? {
@@ -92,7 +92,9 @@ impl<'a> Operation<'a> {
                     }
                     return Ok(End::Found(finding, self.is_complete));
                 }
-                Outcome::Resolved(_) => return Err(self.broken("it resolves what is to be performed")),
+                Outcome::Resolved(_) => {
+                    return Err(self.broken("it returned a finding, but the call performs an operation"));
+                }
                 Outcome::Send(requests) => {
                     if let Some(end) = self.send(Arc::make_mut(call), requests).await? {
                         return Ok(end);
@@ -122,7 +124,7 @@ impl<'a> Operation<'a> {
         answer: Result<String, polity_sandbox::driver::Failure>,
     ) -> Result<End, Failure> {
         if self.part == Part::Resolve {
-            return Err(self.broken("it answers where it is to resolve"));
+            return Err(self.broken("it returned an answer, but the call resolves an entry"));
         }
         match answer {
             Ok(answer) => self.allowed(operation, &answer).map(End::Answered),
@@ -130,7 +132,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// An answer that the catalogue allows. Policies rely on it.
+    /// Checks an answer against the catalogue's schema, on which policies rely.
     fn allowed(&self, operation: &str, answer: &str) -> Result<Value, Failure> {
         let answer: Value =
             serde_json::from_str(answer).map_err(|e| self.broken(&format!("its answer is no JSON: {e}")))?;
@@ -139,17 +141,17 @@ impl<'a> Operation<'a> {
             None => Ok(answer),
             Some(e) => {
                 let (path, e) = (e.instance_path().to_string(), e.masked());
-                let rule = format!("its answer to {operation} is none of the catalogue: {path}: {e}");
+                let rule = format!("its answer to {operation} does not match the catalogue: {path}: {e}");
                 Err(self.broken(&rule))
             }
         }
     }
 
-    /// Sends what a step asks for. The end, if the one request that creates is next.
+    /// Sends the requests of a step. Returns the end of the operation if the request that creates is next.
     async fn send(&mut self, call: &mut Call, requests: Vec<HttpRequest>) -> Result<Option<End>, Failure> {
         self.requests += requests.len();
         if requests.is_empty() {
-            return Err(self.broken("it neither sends nor answers"));
+            return Err(self.broken("it returned neither a request nor an answer"));
         }
         if self.requests > REQUESTS {
             return Err(self.broken(&format!("it sends more than {REQUESTS} requests")));
@@ -171,7 +173,7 @@ impl<'a> Operation<'a> {
             return Ok(None);
         }
         let Ok([request]) = <[HttpRequest; 1]>::try_from(requests) else {
-            return Err(self.broken("it sends a change together with something else"));
+            return Err(self.broken("it sends a change together with another request"));
         };
         match (request.effect, self.part) {
             (Does::Create, Part::Prepare) => {
@@ -187,8 +189,12 @@ impl<'a> Operation<'a> {
             }
             (Does::Create, Part::Commit) if self.sent == Sent::Nothing => {}
             (Does::Change, Part::Perform) => {}
-            (Does::Create, _) => return Err(self.broken("it creates where it may not")),
-            _ => return Err(self.broken("it changes something where it may not")),
+            (Does::Create, _) => {
+                return Err(
+                    self.broken("it sends a create in a call that must not create, or a second create")
+                );
+            }
+            _ => return Err(self.broken("it sends a change in a call that must not change anything")),
         }
         let response = match self.change(&request, &call.exchanges).await {
             Ok(response) => response,
@@ -202,7 +208,7 @@ impl<'a> Operation<'a> {
         Ok(None)
     }
 
-    /// Sends a read, more than once if need be. A transport that fails is for the driver to judge.
+    /// Sends a read, more than once if necessary. The driver decides what a lost response means.
     async fn read(&self, outgoing: &Outgoing, checked: &Checked<'_>) -> Result<Incoming, Lost> {
         let mut tries = 0;
         loop {
@@ -220,7 +226,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Sends a change, once, unless it is too late to begin.
+    /// Sends a change once, unless it is too late to begin.
     async fn change(&mut self, request: &HttpRequest, exchanges: &[Exchange]) -> Result<Incoming, Failure> {
         let (outgoing, checked) = self.outgoing(request, exchanges)?;
         let half = self.began + (self.until - self.began) / 2;
@@ -244,7 +250,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// A request as it is sent, signed. From then on the redactor knows what is in it.
+    /// A request as it is sent, with its signature. The redactor learns all sealed texts in it.
     fn outgoing(
         &mut self,
         request: &HttpRequest,
@@ -267,7 +273,7 @@ impl<'a> Operation<'a> {
             self.redactor.learn(text);
         });
         outgoing.body = body.map_err(|rule| self.broken(&rule))?.into();
-        // The cloud's credentials go to the cloud, not to what runs in it.
+        // The credentials of the cloud go only to the cloud itself, not to an appliance that runs in it.
         if is_own {
             let now = reached.server_time();
             self.session.sign(&mut outgoing, &checked.endpoint.service, now);
@@ -281,14 +287,14 @@ impl<'a> Operation<'a> {
         let known = known.or_else(|| self.session.address(service));
         known.ok_or_else(|| {
             let message = format!(
-                "connection {} has no endpoint {name:?}, and its login names none",
+                "connection {} has no endpoint {name:?}, and its login names none: add it to spec.endpoints",
                 connection.name
             );
             Failure::new(Code::FailedPrecondition, message)
         })
     }
 
-    /// Waits for its turn, and sends, unless it is too late by then to begin.
+    /// Waits for the turn of this tenant queue and then sends the request, unless it is too late to begin.
     async fn paced(
         &self,
         outgoing: &Outgoing,
@@ -301,7 +307,7 @@ impl<'a> Operation<'a> {
             true => "reads",
             false => "changes",
         };
-        // Clouds count by account and region, whoever of the account asks.
+        // Clouds count the requests of an account in a region, whichever user of the account sends them.
         let class = format!(
             "{} {} {class}",
             outgoing.address.host(),
@@ -313,7 +319,11 @@ impl<'a> Operation<'a> {
             .min(self.until.saturating_duration_since(now) / 2);
         let rate = connection.rate(is_read);
         if !pace.turn(&class, rate, &self.queue, longest).await {
-            let message = format!("{} is asked as often as it may be", outgoing.address.host());
+            let message = format!(
+                "the rate limit for {} left no request in time: the host tries again, or raise spec.rates of connection {}",
+                outgoing.address.host(),
+                connection.name
+            );
             return Err(Lost {
                 failure: Failure::new(Code::Unavailable, message),
                 sent: false,
@@ -325,7 +335,10 @@ impl<'a> Operation<'a> {
                 false => Code::Aborted,
             };
             return Err(Lost {
-                failure: Failure::new(code, "there was too little time left to begin"),
+                failure: Failure::new(
+                    code,
+                    "the request was not sent, because too little time was left to begin",
+                ),
                 sent: false,
             });
         }
@@ -336,7 +349,7 @@ impl<'a> Operation<'a> {
         let sent = transport.send(outgoing, self.until).await;
         self.reached.traffic.sent(is_read, sent.is_ok());
         if let Ok(response) = &sent {
-            // What runs in a cloud does not tell the cloud's time.
+            // The clock of an appliance that runs in the cloud is not the cloud's clock.
             if checked.dynamic.is_none() {
                 self.reached.learn_time(response);
             }
@@ -355,7 +368,7 @@ impl<'a> Operation<'a> {
         sent
     }
 
-    /// What the driver sees of a response.
+    /// The response as the driver sees it.
     fn take_in(
         &mut self,
         request: &HttpRequest,
@@ -371,7 +384,10 @@ impl<'a> Operation<'a> {
         };
         self.bytes += response.body.len();
         if self.bytes > ANSWERED {
-            let message = format!("the cloud answered more than {} MiB", ANSWERED >> 20);
+            let message = format!(
+                "the responses to one operation have more than {} MiB, the limit of an operation",
+                ANSWERED >> 20
+            );
             return Err(Failure {
                 effect: self.sent.effect(),
                 ..Failure::new(Code::ResourceExhausted, message)
@@ -400,7 +416,7 @@ impl<'a> Operation<'a> {
         }))
     }
 
-    /// The failure of a driver that breaks a rule.
+    /// The failure of an operation in which the driver broke this rule.
     fn broken(&self, rule: &str) -> Failure {
         self.has_broken.store(true, Ordering::Relaxed);
         let Reached {

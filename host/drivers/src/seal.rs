@@ -1,5 +1,5 @@
-//! Values of sealed arguments: they are taken out of the arguments before a driver sees them, and put into the
-//! bodies that it asks for.
+//! Values of sealed arguments: the host takes them out of the arguments before a driver sees those, and puts them into the
+//! bodies of the driver's requests.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use serde_json::{Value, json};
 /// The values, by the dotted path of their argument.
 pub(crate) type Values = BTreeMap<String, String>;
 
-/// Takes the values out of the arguments. Where one was stands `{"$sealed": PATH}`.
+/// Takes the values out of the arguments, and leaves `{"$sealed": PATH}` in the place of each.
 pub(crate) fn take(operation: &Operation, arguments: &mut Value) -> Values {
     let mut values = Values::new();
     for path in &operation.sealed {
         let place = path
             .split('.')
             .try_fold(&mut *arguments, |value, field| value.get_mut(field));
-        // A create that is only prepared has references in place of the values.
+        // While a create is prepared, the arguments have references instead of values.
         if let Some(place) = place.filter(|place| !place.is_null())
             && let Value::String(value) = std::mem::replace(place, json!({"$sealed": path}))
         {
@@ -29,7 +29,7 @@ pub(crate) fn take(operation: &Operation, arguments: &mut Value) -> Values {
     values
 }
 
-/// A body, with the values in it. `sent` learns each text that is sent for one.
+/// A body with the values in it. Calls `sent` with each text that is sent for a sealed value.
 pub(crate) fn body(pieces: &[Piece], values: &Values, sent: &mut dyn FnMut(&str)) -> Result<String, String> {
     let mut body = String::new();
     for piece in pieces {
@@ -45,7 +45,7 @@ fn unsealed(sealed: &Sealed, values: &Values, sent: &mut dyn FnMut(&str)) -> Res
     let value = |path: &String| {
         values
             .get(path)
-            .ok_or_else(|| format!("it seals {path:?}, which no argument is"))
+            .ok_or_else(|| format!("it seals {path:?}, which is not a sealed argument"))
     };
     let mut text = String::new();
     let mut is_secret = false;
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(put("bootstrapToken").as_deref(), Ok("abc.def&amp;"));
         assert_eq!(
             put("name"),
-            Err("it seals \"name\", which no argument is".to_owned())
+            Err("it seals \"name\", which is not a sealed argument".to_owned())
         );
     }
 }

@@ -1,11 +1,11 @@
-//! What became of the requests of a connection, for its status.
+//! Counts the requests of a connection and their results, for its status.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long after an answer that asks for fewer requests a connection counts as throttled.
+/// How long a connection counts as throttled after a server has asked for fewer requests.
 const THROTTLED_FOR: Duration = Duration::from_secs(60);
 
 /// Counts requests.
@@ -15,18 +15,18 @@ pub(crate) struct Traffic(Mutex<Counted>);
 #[derive(Default)]
 struct Counted {
     calls: Calls,
-    /// The last answer that asked for fewer requests: when it came, and of whom it was.
+    /// The last response that asked for fewer requests: when it came, and the class of its request.
     throttled: Option<(Instant, String)>,
 }
 
-/// The requests of a connection since the host has it.
+/// The number of requests of a connection, counted since the host opened it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Those that read.
+    /// Requests that read.
     pub reads: u64,
-    /// Those that change something.
+    /// Requests that change something.
     pub changes: u64,
-    /// Those of both that had no answer.
+    /// Requests of both kinds that got no response.
     pub unanswered: u64,
 }
 
@@ -35,7 +35,7 @@ impl Traffic {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request was sent.
+    /// Counts a request that was sent.
     pub(crate) fn sent(&self, is_read: bool, is_answered: bool) {
         let calls = &mut self.counted().calls;
         match is_read {
@@ -45,12 +45,12 @@ impl Traffic {
         calls.unanswered += u64::from(!is_answered);
     }
 
-    /// A server asked for fewer requests of a class.
+    /// Notes that a server asked for fewer requests of a class.
     pub(crate) fn throttled(&self, class: &str) {
         self.counted().throttled = Some((Instant::now(), class.to_owned()));
     }
 
-    /// What was counted, and which class is throttled now.
+    /// The counts, and the class that is throttled now.
     pub(crate) fn now(&self) -> (Calls, Option<String>) {
         let counted = self.counted();
         let is_recent = |(at, _): &&(Instant, String)| at.elapsed() < THROTTLED_FOR;

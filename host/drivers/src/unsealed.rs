@@ -1,7 +1,8 @@
-//! What was unsealed of late, as keyed digests: a server that repeats it in the response of a later operation tells nobody.
+//! Keyed digests of the texts that were sent for sealed values lately. If a server repeats such a text in the response of a
+//! later operation, the host hides it from the driver.
 //!
-//! What a tenant has sealed is hidden from that tenant's operations alone. Otherwise one could hide what the others need
-//! to see, an id or the word `running`, by sealing it.
+//! A text that a tenant has sealed is hidden only in that tenant's operations. Otherwise a tenant could seal an id or the
+//! word `running`, and so hide it from all other tenants.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
@@ -10,12 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use polity_clouds::REDACTED;
 use serde_json::Value;
 
-/// The most digests that are kept. Those that were kept longest go first.
+/// The most digests that are kept. The oldest digests are dropped first.
 const MOST: usize = 4_096;
-/// The shortest text that counts. A shorter one is in responses by chance.
+/// The shortest text that is hidden. A shorter text can be in a response by chance.
 const SHORTEST: usize = 4;
 
-/// The digests of a connection. Their key is in this process alone.
+/// The digests of a connection. Their key exists only in this process.
 #[derive(Default)]
 pub(crate) struct Unsealed {
     key: RandomState,
@@ -30,7 +31,7 @@ struct Known {
 }
 
 impl Unsealed {
-    /// Notes a text that is sent for a sealed value.
+    /// Notes a text that is sent for a sealed value of a tenant.
     pub(crate) fn note(&self, tenant: &str, text: &str) {
         let text = text.trim();
         if text.len() < SHORTEST {
@@ -49,7 +50,7 @@ impl Unsealed {
         }
     }
 
-    /// A value without the texts that were noted of a tenant.
+    /// A value in which the texts that were noted for a tenant are hidden.
     pub(crate) fn hidden(&self, tenant: &str, value: Value) -> Value {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match known.digests.is_empty() {
@@ -58,7 +59,7 @@ impl Unsealed {
         }
     }
 
-    /// A text, unless it was noted of a tenant.
+    /// A text, hidden if it was noted for a tenant.
     pub(crate) fn hidden_text(&self, tenant: &str, text: String) -> String {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         self.text(tenant, text, &known.digests)

@@ -1,5 +1,5 @@
-//! What failed in a way that is not tried again at once: logins that a server refused, because directories lock accounts
-//! out that fail often, and operations with which a driver broke its contract.
+//! Waits after failures that must not be tried again at once: logins that a server refused, because directories lock an
+//! account after many failed logins, and operations in which a driver broke its contract.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,27 +7,27 @@ use std::time::Duration;
 use polity_core::contract::{Code, Failure};
 use tokio::time::Instant;
 
-/// The wait after a first failure. It doubles with each further one.
+/// The wait after a first failure. It doubles with each further failure in a row.
 const AGAIN: Duration = Duration::from_secs(2);
-/// The longest such wait.
+/// The longest wait.
 const AGAIN_AT_MOST: Duration = Duration::from_secs(300);
-/// The most that are known. Beyond that the one that is over first is forgotten.
+/// The most waits that are kept. Beyond that, the wait that ends first is forgotten.
 const MOST: usize = 10_000;
 
-/// What failed last, by name.
+/// The present waits, by the name of what failed.
 #[derive(Default)]
 pub(crate) struct Waits(BTreeMap<String, Wait>);
 
 struct Wait {
     failure: Failure,
-    /// How often in a row.
+    /// How many failures in a row came before this one.
     row: u32,
     until: Instant,
 }
 
 impl Waits {
     /// # Errors
-    /// Why it failed, if it is too early to try it again.
+    /// The last failure, if it is too early for another try.
     pub(crate) fn check(&self, name: &str, now: Instant) -> Result<(), Failure> {
         match self.0.get(name) {
             Some(wait) if now < wait.until => Err(wait.failure.clone()),
@@ -35,7 +35,7 @@ impl Waits {
         }
     }
 
-    /// Learns how a login ended. A server that is down locks nobody out, so that counts for nothing.
+    /// Learns how a login ended. A server that is down locks no account, so such a failure starts no wait.
     pub(crate) fn login_ended<T>(&mut self, login: &str, ended: &Result<T, Failure>, now: Instant) {
         match ended {
             Ok(_) => self.went_well(login),
@@ -44,12 +44,12 @@ impl Waits {
         }
     }
 
-    /// It went well: the next failure is the first one.
+    /// Ends the wait after a success: the next failure counts as the first.
     pub(crate) fn went_well(&mut self, name: &str) {
         self.0.remove(name);
     }
 
-    /// It failed, and waits.
+    /// Starts the wait after a failure.
     pub(crate) fn failed(&mut self, name: &str, failure: Failure, now: Instant) {
         let row = self.0.get(name).map_or(0, |before| before.row.saturating_add(1));
         let wait = AGAIN.saturating_mul(1 << row.min(16)).min(AGAIN_AT_MOST);

@@ -1,8 +1,8 @@
-//! What is kept of a tree.
+//! Keeps the named parts of a tree, and drops the rest.
 
 use serde_json::Value;
 
-/// Fields that clouds return secrets in, in small letters. They are never kept.
+/// Fields in which clouds return secrets, in small letters. They are never kept.
 const SECRET: [&str; 7] = [
     "adminpass",
     "admin_pass",
@@ -12,14 +12,14 @@ const SECRET: [&str; 7] = [
     "password",
     "secretaccesskey",
 ];
-/// Names under which vSphere keeps secrets, in elements with a `key` and a `value`. What cloud-init reads as metadata
-/// is none: a controller reads it back.
+/// Names under which vSphere keeps secrets, in elements with a `key` and a `value`. The metadata of cloud-init is not a
+/// secret: a controller reads it back.
 const SECRET_KEYS: [&str; 2] = ["guestinfo.userdata", "guestinfo.vendordata"];
 
-/// The paths of which nothing but what follows is left. `None` keeps everything that stands there.
+/// The rest of each path below the present value. `None` is a path that ends here: everything below is kept.
 type Paths<'a> = Vec<Option<&'a str>>;
 
-/// Keeps what stands at these paths: dotted, through lists; `*` is everything.
+/// Keeps the values at these paths. Paths are dotted and go through lists; `*` keeps everything.
 pub(crate) fn keep(mut tree: Value, keep: &[impl AsRef<str>]) -> Value {
     let paths: Paths<'_> = keep
         .iter()
@@ -52,7 +52,7 @@ fn narrow(value: &mut Value, paths: &Paths<'_>) {
     }
 }
 
-/// What a path says beyond this field; `None` if it leads elsewhere. A field's name may have dots of its own.
+/// The rest of a path after this field; `None` if the path does not lead through the field. A field's name may contain dots.
 fn beyond<'a>(path: &'a str, field: &str) -> Option<Option<&'a str>> {
     let rest = path.strip_prefix(field)?;
     match rest.is_empty() {
@@ -79,7 +79,7 @@ fn is_secret(name: &str) -> bool {
     SECRET.contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// Whether the `key` of an element names a secret: as JSON, or as the list of one element of XML.
+/// Whether the `key` of an element names a secret. It is a text in JSON, and a list of one element in XML.
 fn is_secret_key(key: &Value) -> bool {
     let text = |key: &Value| key.as_str().map(str::to_ascii_lowercase);
     let key = text(key).or_else(|| text(key.get(0)?.get("$text")?));

@@ -1,29 +1,29 @@
-//! What a driver sees of the body of a response.
+//! The body of a response as a driver sees it.
 //!
 //! ```text
-//! bytes → json, or xml.rs → a tree → keep.rs → what the driver named, without what clouds return of secrets
+//! bytes → json, or xml.rs → a tree → keep.rs → the parts that the driver named, without the secrets that clouds return
 //! ```
 //!
-//! The host and the test kit of drivers share it, so that a driver is tested with what it will see.
+//! The host and the test kit of drivers share this crate, so that a test shows a driver the same body as the host does.
 
 mod keep;
 mod xml;
 
 use serde_json::Value;
 
-/// The most bytes of a body that is neither JSON nor XML that are shown.
+/// How many bytes a driver sees of a body that is neither JSON nor XML.
 const SHOWN: usize = 512;
 
-/// What a driver sees of a body.
+/// A body as a driver sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Body {
-    /// What is kept of it; null if it is neither JSON nor XML.
+    /// The kept parts; null if the body is neither JSON nor XML.
     pub kept: Value,
-    /// The beginning of a body that is neither.
+    /// The beginning of a body that is neither JSON nor XML.
     pub text: Option<String>,
 }
 
-/// Reads a body, and keeps what stands at these paths: dotted, through lists; `*` is everything.
+/// Reads a body, and keeps the values at these paths. Paths are dotted and go through lists; `*` keeps everything.
 pub fn read(bytes: &[u8], keep: &[impl AsRef<str>]) -> Body {
     match whole(bytes) {
         Some(tree) => Body {
@@ -41,7 +41,7 @@ pub fn read(bytes: &[u8], keep: &[impl AsRef<str>]) -> Body {
     }
 }
 
-/// A body with the secrets in it, for a login of the host itself; `None` if it is neither JSON nor XML.
+/// The whole body, secrets included, for the logins of the host; `None` if it is neither JSON nor XML.
 pub fn whole(bytes: &[u8]) -> Option<Value> {
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     match first {

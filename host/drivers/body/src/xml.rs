@@ -4,9 +4,9 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 use serde_json::{Map, Value};
 
-/// The deepest element. The answers of clouds have about a dozen.
+/// The deepest level of elements. The responses of clouds have about a dozen levels.
 const DEEPEST: usize = 64;
-/// The field of an element's text.
+/// The field that holds the text of an element.
 const TEXT: &str = "$text";
 
 /// An element that has begun.
@@ -16,8 +16,8 @@ struct Element {
     text: String,
 }
 
-/// A document as a tree; `None` if it is no XML. Entities of the document itself are not known: a document that
-/// uses one is none.
+/// A document as a tree; `None` if it is not XML. A document that uses an entity which it defines itself is refused too,
+/// because such entities can make a small document huge.
 pub(crate) fn tree(bytes: &[u8]) -> Option<Value> {
     let mut reader = Reader::from_str(std::str::from_utf8(bytes).ok()?);
     let mut open = vec![Element {
@@ -65,11 +65,11 @@ fn begin(start: &BytesStart<'_>) -> Option<Element> {
         let attribute = attribute.ok()?;
         let name = attribute.key.local_name().into_inner();
         let value = attribute.normalized_value(XmlVersion::Implicit1_0).ok()?;
-        // Declarations of namespaces say nothing.
+        // Declarations of namespaces are left out.
         if attribute.key.as_namespace_binding().is_some() {
             continue;
         }
-        // An element of SOAP may have `type` and `xsi:type`, in any order. Its own attribute counts.
+        // An element of SOAP may have `type` and `xsi:type`, in any order. The attribute without a prefix wins.
         let (field, is_own) = (format!("@{name}"), attribute.key.prefix().is_none());
         if is_own || !fields.contains_key(&field) {
             fields.insert(field, value.into());
