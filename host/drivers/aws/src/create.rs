@@ -1,8 +1,8 @@
 //! Creates a machine.
 //!
-//! Two looks come first: at the owner's machines of this name, and at the image for the name of its root device. Both
-//! are reads, so nothing is in doubt if one fails. Then one request makes the instance, its disks and its marks
-//! together. There is no moment in which an instance exists without an owner.
+//! The driver first reads the owner's machines of this name, and the image for the name of its root device. These are
+//! reads, so nothing is in doubt if one of them fails. Then one request creates the instance, its disks and its marks
+//! together. So an instance never exists without an owner.
 
 use polity_driver_sdk::Effect;
 use polity_driver_sdk::prelude::*;
@@ -19,12 +19,12 @@ use crate::validate::ROOT;
 /// The action that shows images.
 const IMAGES: &str = "DescribeImages";
 
-/// What is looked at before a machine is created.
+/// A look before the create.
 #[derive(Clone, Copy)]
 enum Before {
-    /// That the owner has no machine of this name. EC2 itself lets a name stand any number of times.
+    /// Checks that the owner has no machine of this name. EC2 itself allows any number of instances with one name.
     Name,
-    /// The name of the root device.
+    /// Reads the name of the image's root device.
     Image,
 }
 
@@ -42,14 +42,14 @@ pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     match &made[..] {
         [instance] => Ok(instance.created()),
         other => {
-            let what = format!("it has {} instances where there must be one", other.len());
+            let what = format!("it has {} instances; exactly one was expected", other.len());
             Err(error::unreadable(launch::ACTION, &what, Effect::Create))
         }
     }
 }
 
 impl Before {
-    /// Looks. The value is the name of the root device, or empty.
+    /// Looks. Returns the name of the root device, or an empty text.
     async fn look(self, cx: &Context, spec: &Spec) -> Result<String, Failure> {
         match self {
             Before::Name => vacant(cx).await.map(|()| String::new()),
@@ -65,7 +65,7 @@ async fn vacant(cx: &Context) -> Result<(), Failure> {
     match look::of_name(cx, &seen, name).first() {
         None => Ok(()),
         Some(other) => {
-            let message = format!("there is a machine {name} already: {}", other.provider_id());
+            let message = format!("the owner already has a machine {name}: {}", other.provider_id());
             Err(failure(Code::AlreadyExists, message))
         }
     }

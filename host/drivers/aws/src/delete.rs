@@ -11,9 +11,9 @@ use crate::query::Query;
 /// The action that removes instances.
 const ACTION: &str = "TerminateInstances";
 
-/// Removes the machine. One that is gone is not found.
+/// Removes the machine. If it is gone already, the answer is `not-found`.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
-    // Of a class only the region counts here: one that has become invalid must not hold a machine back.
+    // Only the region of the class is checked here. A class that has become invalid must not block a deletion.
     manifest::check_region(cx, cx.argument("providerSpec.region"))?;
     let seen = look::machine(cx).await?;
     let (_, owned) = look::meant(cx, &seen)?;

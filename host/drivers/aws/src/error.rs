@@ -1,26 +1,26 @@
-//! What EC2's errors mean.
+//! Turns EC2's errors into failures.
 
 use polity_driver_sdk::Effect;
 use polity_driver_sdk::prelude::*;
 
-/// The most bytes of AWS's own words in a message. An authorization failure alone may have several thousand.
+/// The most bytes of AWS's own words in a message. An authorization failure may have several thousand.
 const WORDS: usize = 1_024;
 /// The most bytes of a code or of the id of a request. Real ones have less than 50.
 const NAME: usize = 128;
-/// How long to wait after a request was throttled or could not be served, in milliseconds, if EC2 does not say. Its
-/// buckets fill up again each second ("Request throttling for the Amazon EC2 API"); some seconds leave room for the
-/// others of the account.
+/// How long to wait after a request was throttled or could not be served, in milliseconds, if EC2 names no time. Its
+/// buckets fill up again each second ("Request throttling for the Amazon EC2 API"); a few seconds leave room for the
+/// other users of the account.
 const REST: u64 = 5_000;
 
-/// How the words of an `AuthFailure` begin that is not about the credentials but about an image: "Not authorized for images:
+/// The beginning of the message of an `AuthFailure` about an image, not about the credentials: "Not authorized for images:
 /// [ami-…]".
 const NOT_FOR: &str = "Not authorized for";
-/// What it means then.
+/// The meaning of such an `AuthFailure`.
 const MAY_NOT: Meaning = means("AuthFailure", Code::PermissionDenied);
 
 /// What a code of AWS means.
 struct Meaning {
-    /// The code. A star stands for any beginning or any end.
+    /// The code of AWS. A star matches any beginning or any end.
     pattern: &'static str,
     code: Code,
     /// The code says that the client token is known: an earlier request with it arrived.
@@ -45,11 +45,11 @@ const fn known_token(pattern: &'static str, code: Code) -> Meaning {
     }
 }
 
-/// The codes of AWS; the first that fits counts. Sources: "Error codes for the Amazon EC2 API" and "Common errors" of
-/// the EC2 API reference, <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>; for those
-/// that mean that there is no room also `pkg/aws/errors` of machine-controller-manager-provider-aws.
+/// The codes of AWS; the first match wins. Sources: "Error codes for the Amazon EC2 API" and "Common errors" of
+/// the EC2 API reference, <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>; for the codes
+/// of exhausted capacity also `pkg/aws/errors` of machine-controller-manager-provider-aws.
 const MEANINGS: [Meaning; 47] = [
-    // A session that is over, a key that is wrong, a clock that is off.
+    // An expired session, a wrong key, or a wrong clock.
     means("ExpiredToken*", Code::Unauthenticated),
     means("RequestExpired", Code::Unauthenticated),
     means("InvalidClientTokenId", Code::Unauthenticated),
@@ -58,23 +58,23 @@ const MEANINGS: [Meaning; 47] = [
     means("UnrecognizedClientException", Code::Unauthenticated),
     means("IncompleteSignature", Code::Unauthenticated),
     means("MissingAuthenticationToken", Code::Unauthenticated),
-    // What the principal or the account may not do.
+    // The principal or the account may not do this.
     means("AccessDenied*", Code::PermissionDenied),
     means("UnauthorizedOperation", Code::PermissionDenied),
     means("OptInRequired", Code::PermissionDenied),
     means("PendingVerification", Code::PermissionDenied),
     means("Blocked", Code::PermissionDenied),
-    // The token is known, with other arguments or of an instance that is gone.
+    // The client token is known: with other arguments, or from an instance that is gone.
     known_token("IdempotentParameterMismatch", Code::Unknown),
     known_token("IdempotentInstanceTerminated", Code::FailedPrecondition),
-    // The state of the thing does not allow it.
+    // The state of the resource does not allow the request.
     means("IncorrectState", Code::FailedPrecondition),
     means("IncorrectInstanceState", Code::FailedPrecondition),
     means("InvalidState*", Code::FailedPrecondition),
     means("InvalidAMIID.Unavailable", Code::FailedPrecondition),
     means("DependencyViolation", Code::FailedPrecondition),
     means("OperationNotPermitted", Code::FailedPrecondition),
-    // Too many requests, or a service that rests. They stand before what ends in LimitExceeded.
+    // Too many requests, or a service that is unavailable. These come before the codes that end in LimitExceeded.
     means("RequestLimitExceeded", Code::Unavailable),
     means("BandwidthLimitExceeded", Code::Unavailable),
     means("Throttl*", Code::Unavailable),
@@ -83,7 +83,7 @@ const MEANINGS: [Meaning; 47] = [
     means("Unavailable", Code::Unavailable),
     means("InternalError", Code::Unavailable),
     means("InternalFailure", Code::Unavailable),
-    // No room, and quotas.
+    // Too little capacity, or a quota.
     means("Insufficient*", Code::ResourceExhausted),
     means("*LimitExceeded", Code::ResourceExhausted),
     means("*LimitExceededException", Code::ResourceExhausted),
@@ -92,9 +92,9 @@ const MEANINGS: [Meaning; 47] = [
     means("SpotMaxPriceTooLow", Code::ResourceExhausted),
     means("UnfulfillableCapacity", Code::ResourceExhausted),
     means("ReservationCapacityExceeded", Code::ResourceExhausted),
-    // The machine does not exist. Policies let a machine go when they read this, so no other code means it.
+    // The machine does not exist. Policies then treat the machine as gone, so no other code means `not-found`.
     means("InvalidInstanceID.NotFound", Code::NotFound),
-    // Arguments, among them what a class names and does not exist: an image, a subnet, a key pair.
+    // Wrong arguments, for example a class that names an image, a subnet or a key pair that does not exist.
     means("*NotFoundException", Code::InvalidArgument),
     means("Invalid*", Code::InvalidArgument),
     means("Missing*", Code::InvalidArgument),
@@ -106,8 +106,8 @@ const MEANINGS: [Meaning; 47] = [
     means("VPC*NotSpecified", Code::InvalidArgument),
 ];
 
-/// The root of the answer to an action, or what the response says went wrong. An answer with errors in it is none,
-/// whatever its status is.
+/// The root of the answer to an action, or the failure that the response describes. A response with errors in it is a
+/// failure, whatever its status is.
 pub(crate) fn root(response: Response, action: &str, effect: Effect) -> Result<Value, Failure> {
     let found = tree::first(&response.body, &format!("{action}Response"));
     match found {
@@ -116,7 +116,7 @@ pub(crate) fn root(response: Response, action: &str, effect: Effect) -> Result<V
     }
 }
 
-/// The failure of an answer that lacks what it must have. A change that was answered so may have happened.
+/// The failure of an answer that lacks a required part. If the request was a change, the change may have happened.
 pub(crate) fn unreadable(action: &str, what: &str, effect: Effect) -> Failure {
     let message = format!("EC2 {action}: the answer cannot be read: {what}");
     Failure {
@@ -125,20 +125,20 @@ pub(crate) fn unreadable(action: &str, what: &str, effect: Effect) -> Failure {
     }
 }
 
-/// The element with the errors: the root of a refusal has one, and that of an answer must have none.
+/// The element with the errors. The root of a refusal has it; the root of an answer must not have it.
 fn errors<'a>(body: &'a Value, action: &str) -> Option<&'a Value> {
     let inside = || tree::first(body, &format!("{action}Response/Errors"));
     tree::first(body, "Response/Errors").or_else(inside)
 }
 
-/// The failure of a response that is no success. It is doubtful unless EC2 itself refused the request, because only
-/// then it is certain that nothing has changed.
+/// The failure of a response that is not a success. It is doubtful unless EC2 itself refused the request. Only after such a
+/// refusal it is certain that nothing has changed.
 fn failed(response: &Response, action: &str, effect: Effect) -> Failure {
     let errors = errors(&response.body, action);
     let code = errors.map_or("", |errors| tree::text(errors, "Error/Code"));
     let meaning = MEANINGS.iter().find(|meaning| matches(meaning.pattern, code));
     let words = errors.map_or("", |errors| tree::text(errors, "Error/Message"));
-    // Whoever may not use an image is known all the same: a new session would not help.
+    // This `AuthFailure` refuses the image, not the credentials: a new session would not help.
     let meaning = match code {
         "AuthFailure" if words.starts_with(NOT_FOR) => Some(&MAY_NOT),
         _ => meaning,
@@ -154,14 +154,13 @@ fn failed(response: &Response, action: &str, effect: Effect) -> Failure {
     }
 }
 
-/// Whether a status says that the server did nothing. It does not after 408 and 429, which anything in between may
-/// answer.
+/// Whether a status means that EC2 did nothing. 408 and 429 do not count, because a proxy in between may answer them.
 fn is_refusal(status: u16) -> bool {
     (400..=499).contains(&status) && ![408, 429].contains(&status)
 }
 
-/// What a status means without a code that is known. A 404 does not mean that a machine is gone: EC2 says that in
-/// words of its own, so this one is of something in between.
+/// The code for a status without a known code of AWS. A 404 does not mean that a machine is gone: EC2 has a code for that,
+/// so a 404 without a code comes from a server in between.
 fn by_status(status: u16) -> Code {
     match status {
         401 => Code::Unauthenticated,
@@ -171,7 +170,7 @@ fn by_status(status: u16) -> Code {
     }
 }
 
-/// The time until a next try: what the server says in seconds, or a rest. A date is not read.
+/// The time until the next try: the seconds that the server names, or [`REST`]. A date is not read.
 fn retry_after(response: &Response, code: Code) -> Option<u64> {
     let seconds = response
         .header("retry-after")
@@ -186,7 +185,9 @@ fn message(response: &Response, action: &str, errors: Option<&Value>) -> String 
     let status = response.status;
     let mut message = match bounded(error("Error/Code"), NAME) {
         "" if errors.is_some() => format!("EC2 {action}: HTTP {status} with an error that has no code"),
-        "" => format!("EC2 {action}: HTTP {status}, but the body is no answer of EC2"),
+        "" => format!(
+            "EC2 {action}: HTTP {status}, and the body is not an answer of EC2: check the endpoint and the proxy"
+        ),
         code => format!("EC2 {action}: {code}"),
     };
     let words = bounded(error("Error/Message"), WORDS);
@@ -209,12 +210,12 @@ fn request_id(response: &Response) -> &str {
     }
 }
 
-/// The beginning of a text, cut between two characters.
+/// The beginning of a text. It ends between two characters.
 fn bounded(text: &str, longest: usize) -> &str {
     &text[..text.floor_char_boundary(longest)]
 }
 
-/// Whether a code fits a pattern with at most one star.
+/// Whether a code matches a pattern with at most one star.
 fn matches(pattern: &str, code: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == code,

@@ -1,5 +1,5 @@
-//! Sets up what the creation of a machine leaves open: the source/destination check. It is on in every new instance,
-//! and must be off where pods have addresses of their own. `RunInstances` has no field for it.
+//! Switches off the source/destination check of a new machine. The check is on in every new instance, and must be off if
+//! pods have addresses of their own. `RunInstances` has no field for it.
 
 use polity_driver_sdk::Effect;
 use polity_driver_sdk::prelude::*;
@@ -11,7 +11,7 @@ use crate::manifest;
 use crate::query::Query;
 use crate::spec::Spec;
 
-/// Switches the check off, unless the class says otherwise or it is off.
+/// Switches the check off, unless the class keeps it on or it is off already.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     let spec = Spec::given(cx)?.unwrap_or_default();
     manifest::check_region(cx, &spec.region)?;
@@ -43,7 +43,7 @@ async fn switch_off(cx: &Context, action: &'static str, field: &str, id: &Owned<
         .field(field, id.id())
         .field("SourceDestCheck.Value", "false");
     let root = query.keep("", &["return"]).change(cx, id).await?;
-    // An answer without the element is a success for AWS's own SDKs, which do not read it.
+    // AWS's own SDKs do not read this element, so an answer without it is a success.
     match tree::text(&root, "return") {
         "" | "true" => Ok(()),
         other => {

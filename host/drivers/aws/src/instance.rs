@@ -7,11 +7,12 @@ use crate::error;
 use crate::marks;
 use crate::provider_id::{self, ProviderId};
 
-/// Where the instances of an answer are: `RunInstances` answers one reservation, `DescribeInstances` a list of them.
+/// The path of the instances in an answer. `RunInstances` answers one reservation, `DescribeInstances` a list of
+/// reservations.
 pub(crate) const OF_RUN: &str = "instancesSet.item.";
-/// The same for `DescribeInstances`.
+/// The path of the instances in an answer of `DescribeInstances`.
 pub(crate) const OF_DESCRIBE: &str = "reservationSet.item.instancesSet.item.";
-/// What is kept of an instance. Its user data is not part of these answers, and nothing else is needed.
+/// The fields of an instance that are kept: all that the driver needs. Its user data is not part of these answers.
 pub(crate) const FIELDS: [&str; 9] = [
     "instanceId",
     "clientToken",
@@ -23,20 +24,20 @@ pub(crate) const FIELDS: [&str; 9] = [
     "tagSet.item.key",
     "tagSet.item.value",
 ];
-/// The states of an instance that exists. The others are `shutting-down` and `terminated`; none comes back from them.
+/// The states of an instance that exists. The other states are `shutting-down` and `terminated`; no instance leaves them.
 pub(crate) const LIVE: [&str; 4] = ["pending", "running", "stopping", "stopped"];
-/// The states of an instance that is gone or goes.
+/// The states of an instance that is gone, or that is being terminated.
 const GONE: [&str; 2] = ["shutting-down", "terminated"];
 
-/// An instance: a row of an answer that has what every instance has.
+/// An instance: a row of an answer that has the fields of every instance.
 #[derive(Clone, Copy)]
 pub(crate) struct Instance<'a> {
     row: &'a Value,
 }
 
 impl<'a> Instance<'a> {
-    /// The instances at a path of an answer. A row that cannot be read makes the answer unreadable: a look that
-    /// leaves something out must not say what is there.
+    /// The instances at a path of an answer. If one row cannot be read, the whole answer is unreadable: an incomplete list
+    /// must not count as a complete one.
     pub(crate) fn all(
         root: &'a Value,
         path: &str,
@@ -64,7 +65,7 @@ impl<'a> Instance<'a> {
                 effect,
             ));
         }
-        // What is gone loses its parts one after the other, and nobody needs them.
+        // EC2 removes the fields of a terminated instance one after the other, and the driver needs none of them.
         if !instance.is_gone() && !provider_id::is_zone(instance.zone()) {
             return Err(error::unreadable(
                 action,
@@ -90,17 +91,18 @@ impl<'a> Instance<'a> {
         tree::text(self.row, "instanceState/name")
     }
 
-    /// Whether it is gone, or goes for good.
+    /// Whether the instance is gone, or is being terminated.
     pub(crate) fn is_gone(self) -> bool {
         GONE.contains(&self.state())
     }
 
-    /// The token of the request that made it.
+    /// The client token of the request that created the instance.
     pub(crate) fn client_token(self) -> &'a str {
         tree::text(self.row, "clientToken")
     }
 
-    /// Whether it drops what is neither from nor for it. `None` if the answer does not say.
+    /// Whether the source/destination check is on: the instance then drops packets that are neither from it nor for it.
+    /// `None` if the answer does not say.
     pub(crate) fn source_dest_check(self) -> Option<bool> {
         match tree::text(self.row, "sourceDestCheck") {
             "true" => Some(true),
@@ -109,22 +111,22 @@ impl<'a> Instance<'a> {
         }
     }
 
-    /// The number of its network interfaces.
+    /// The number of network interfaces of the instance.
     pub(crate) fn interfaces(self) -> usize {
         tree::all(self.row, "networkInterfaceSet/item").len()
     }
 
-    /// The value of a tag; `None` if it has no such tag.
+    /// The value of a tag; `None` if the instance has no such tag.
     pub(crate) fn tag(self, key: &str) -> Option<&'a str> {
         marks::tag(self.row, key)
     }
 
-    /// Whether it carries the marks of the operation's owner and tenant.
+    /// Whether the instance carries the marks of the operation's owner and tenant.
     pub(crate) fn is_of(self, cx: &Context) -> bool {
         self.owned(cx).is_ok()
     }
 
-    /// Its id as one that may be changed, if its marks are those of the operation's owner and tenant.
+    /// The id of the instance as [`Owned`], if its marks name the operation's owner and tenant.
     pub(crate) fn owned(self, cx: &Context) -> Result<Owned<'a>, Failure> {
         marks::owned(cx, self.id(), self.row)
     }
@@ -137,7 +139,7 @@ impl<'a> Instance<'a> {
         }
     }
 
-    /// The machine as an answer names it: its id, and the name with which its node joins.
+    /// The machine in an answer: its provider ID, and the name of its node.
     pub(crate) fn machine(self) -> Value {
         let mut machine = json!({"providerID": self.provider_id().to_string()});
         let node = tree::text(self.row, "privateDnsName");
@@ -147,7 +149,7 @@ impl<'a> Instance<'a> {
         machine
     }
 
-    /// What a create answers. It says nothing that changes, so a resolved create answers the same.
+    /// The answer of a create. It contains nothing that changes later, so a resolved create has the same answer.
     pub(crate) fn created(self) -> Value {
         let mut machine = self.machine();
         machine["lastKnownState"] = format!("made as {}", self.id()).into();

@@ -1,5 +1,5 @@
-//! The network interfaces of an instance that has several. EC2 then changes the source/destination check of each
-//! interface alone, and refuses to change that of the instance.
+//! The network interfaces of an instance with several interfaces. EC2 then refuses to change the source/destination check of
+//! the instance, and changes it only for each interface.
 
 use std::cmp::Reverse;
 
@@ -29,10 +29,10 @@ pub(crate) async fn look(cx: &Context, instance: Instance<'_>) -> Result<Vec<Val
     INTERFACES.read(cx, &filters).await
 }
 
-/// The interfaces with which the instance was made and whose check is on, the primary one last: its check is what an
-/// instance shows as its own, so it must not be off before all others are.
+/// The interfaces that the instance was created with and whose check is on. The primary interface is the last: the instance
+/// shows its check as its own, so it must not be off before all other checks are off.
 ///
-/// Others carry no marks of the owner: those that a network plugin has attached since are left to the plugin.
+/// Interfaces that a network plugin has attached later carry no marks of the owner. They are left to the plugin.
 pub(crate) fn checked<'a>(cx: &Context, pages: &'a [Value]) -> Result<Vec<Owned<'a>>, Failure> {
     let mut found = Vec::new();
     for row in pages

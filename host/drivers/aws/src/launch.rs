@@ -1,4 +1,4 @@
-//! A specification as fields of `RunInstances`.
+//! Turns a specification into the fields of `RunInstances`.
 
 use std::fmt::Display;
 
@@ -14,13 +14,12 @@ use crate::validate::ROOT;
 
 /// The action.
 pub(crate) const ACTION: &str = "RunInstances";
-/// What gets the marks and the tags of the class.
+/// The kinds of resources that get the marks and the tags of the class.
 const TAGGED: [&str; 3] = ["instance", "volume", "network-interface"];
-/// What stands in the user data for the token with which the machine joins.
+/// The placeholder in the user data for the token with which the machine joins.
 const TOKEN: &str = "<<BOOTSTRAP_TOKEN>>";
 
-/// The request for one instance. Only the client token and the mark of the key are not the same while the create is
-/// prepared.
+/// The request for one instance. While the create is prepared, only the client token and the mark of the key differ.
 pub(crate) fn request(cx: &Context, spec: &Spec, root_device: &str) -> Query {
     let mut query = Query::new(ACTION)
         .field("ImageId", &*spec.ami)
@@ -71,7 +70,7 @@ fn volume(query: &mut Query, nth: usize, disk: &BlockDevice, device: &str) {
     put("Encrypted", text(&ebs.encrypted));
     put("KmsKeyId", ebs.kms_key_id.clone());
     put("SnapshotId", ebs.snapshot_id.clone());
-    // Classes write 0 for none.
+    // In classes, 0 means no value.
     put("Iops", text(&ebs.iops.filter(|iops| *iops > 0)));
     put("Throughput", text(&ebs.throughput));
     put(
@@ -179,7 +178,7 @@ fn placement(query: &mut Query, of: &Placement) {
     put("Affinity", filled(&of.affinity));
 }
 
-/// The user data, which the driver does not see: the host puts the token in, and makes it base64.
+/// The user data. The driver does not see it: the host puts the token in, and encodes it as base64.
 fn user_data(cx: &Context) -> Option<Text> {
     let data = cx.sealed("userData")?;
     let data = match cx.has("bootstrapToken") {
@@ -194,7 +193,7 @@ fn text(value: &Option<impl Display>) -> Option<String> {
     value.as_ref().map(ToString::to_string)
 }
 
-/// A text, unless it is empty: classes write an empty one for none.
+/// A text, unless it is empty. In classes, an empty text means no value.
 fn filled(value: &Option<String>) -> Option<String> {
     value.clone().filter(|value| !value.is_empty())
 }

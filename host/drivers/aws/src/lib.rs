@@ -1,17 +1,17 @@
 //! A driver for EC2: machines in the manner of Gardener's machine-controller-manager.
 //!
 //! ```text
-//! operation ──▶ spec.rs (what the class says) ──▶ launch.rs, look.rs (what EC2 is asked)
+//! operation ──▶ spec.rs (the class) ──▶ launch.rs, look.rs (requests to EC2)
 //!                                                      │
-//! answer    ◀── instance.rs (what EC2 shows)  ◀── query.rs ◀── error.rs (what its errors mean)
+//! answer    ◀── instance.rs (the answer of EC2)  ◀── query.rs ◀── error.rs (errors as failures)
 //! ```
 //!
-//! The driver speaks the Query API of EC2, version 2016-11-15: a form goes out, XML comes back. It never waits, and
-//! it never repeats a create: an answer that is lost is looked for by the client token (`resolve`).
+//! The driver uses the Query API of EC2, version 2016-11-15: a request is a form, and a response is XML. It never waits,
+//! and it never repeats a create: if an answer is lost, it looks for the client token (`resolve`).
 //!
 //! **Trust.** Every instance carries the marks of its owner (`marks`). An instance is changed only if its owner
-//! was read back in the same operation. A filter is a help to the server, no check: every row that comes back is
-//! compared.
+//! was read in the same operation. A filter only makes a list shorter. It is not a check: the driver compares every row
+//! of the answer itself.
 
 mod create;
 mod delete;

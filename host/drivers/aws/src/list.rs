@@ -1,4 +1,4 @@
-//! Lists the machines of the owner's tenant, so that those without an object are found.
+//! Lists the machines of the owner's tenant, so that a policy finds machines without an object.
 
 use polity_driver_sdk::prelude::*;
 
@@ -24,7 +24,7 @@ pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     Ok(json!({"machines": machines}))
 }
 
-/// A row of the list; `None` if it is no machine of this tenant, or if its mark names no owner.
+/// A row of the list; `None` if it is not a machine of this tenant, or if its marks name no owner.
 fn machine(cx: &Context, instance: Instance<'_>) -> Option<Value> {
     let owner = instance.tag(marks::OWNER).filter(|owner| !owner.is_empty())?;
     let is_here = instance.tag(marks::TENANT) == Some(cx.tenant()) && !instance.is_gone();

@@ -1,4 +1,4 @@
-//! Looks: instances by their id, by their name, by filters.
+//! Reads instances: by id, by name, or by filters.
 
 use std::collections::BTreeSet;
 
@@ -19,32 +19,36 @@ const INSTANCES: List = List {
     fields: &FIELDS,
 };
 
-/// What a look has seen: answers in which every instance can be read.
+/// The pages of a list. Every instance in them can be read.
 pub(crate) struct Seen {
     pages: Vec<Value>,
 }
 
 impl Seen {
-    /// The instances, each once: one that comes while the pages are read may stand in two of them.
+    /// The instances, each once. An instance that is created while the pages are read may be in two of them.
     pub(crate) fn instances(&self) -> impl Iterator<Item = Instance<'_>> {
         let mut ids = BTreeSet::new();
-        // Each page was read before, so none fails here.
+        // Each page was checked before, so no page fails here.
         let rows = self.pages.iter().filter_map(|page| read(page).ok()).flatten();
         rows.filter(move |instance| ids.insert(instance.id()))
     }
 
-    /// The one instance that a caller may mean. More than one is for a person to decide.
+    /// The only instance that was found, if there is one. If several were found, a person must decide.
     pub(crate) fn single<'a>(found: &[Instance<'a>], what: &str) -> Result<Option<Instance<'a>>, Failure> {
         if found.len() < 2 {
             return Ok(found.first().copied());
         }
         let ids: Vec<&str> = found.iter().map(|instance| instance.id()).take(8).collect();
-        let message = format!("{} instances fit {what}: {}", found.len(), ids.join(", "));
+        let message = format!(
+            "{} instances match {what}, and only one may: remove or untag the others: {}",
+            found.len(),
+            ids.join(", ")
+        );
         Err(failure(Code::OutOfRange, message))
     }
 }
 
-/// A machine that the operation means, seen in this operation.
+/// Reads the machine that the arguments name.
 pub(crate) async fn machine(cx: &Context) -> Result<Seen, Failure> {
     match cx.has("providerID") {
         true => by_id(cx, cx.argument("providerID")).await,
@@ -52,7 +56,7 @@ pub(crate) async fn machine(cx: &Context) -> Result<Seen, Failure> {
     }
 }
 
-/// The instance that the operation means, in what [`machine`] saw: one of the owner that is not gone.
+/// The instance that the arguments name, among the instances that [`machine`] read. It belongs to the owner and is not gone.
 pub(crate) fn meant<'a>(cx: &Context, seen: &'a Seen) -> Result<(Instance<'a>, Owned<'a>), Failure> {
     let id = cx.has("providerID").then(|| cx.argument("providerID"));
     let found: Vec<Instance<'a>> = match id {
@@ -61,12 +65,12 @@ pub(crate) fn meant<'a>(cx: &Context, seen: &'a Seen) -> Result<(Instance<'a>, O
     };
     let what = id.unwrap_or(cx.argument("name"));
     let instance = Seen::single(&found, what)?.ok_or_else(|| no_machine(what))?;
-    // EC2 takes the tags from a terminated instance before it forgets the instance.
+    // EC2 removes the tags of a terminated instance before it forgets the instance.
     if instance.is_gone() && instance.tag(marks::OWNER).is_none() {
         return Err(no_machine(what));
     }
     let owned = instance.owned(cx)?;
-    // An id in another zone is another spelling of it, and ids have one.
+    // The same instance id with another zone is not the provider ID of this instance.
     let is_same = id.is_none_or(|id| instance.provider_id().to_string() == id);
     match is_same && !instance.is_gone() {
         true => Ok((instance, owned)),
@@ -74,27 +78,27 @@ pub(crate) fn meant<'a>(cx: &Context, seen: &'a Seen) -> Result<(Instance<'a>, O
     }
 }
 
-/// The failure of a machine that is not there, whoever it was of.
+/// The failure of a machine that does not exist, for any owner.
 pub(crate) fn no_machine(what: &str) -> Failure {
     failure(Code::NotFound, format!("there is no machine {what}"))
 }
 
-/// The instance of a provider's id, whoever it is of.
+/// The instance with a provider ID. It may belong to any owner.
 async fn by_id(cx: &Context, id: &str) -> Result<Seen, Failure> {
-    // What is not spelled as an id of EC2 is none of its machines.
+    // A text that is not a provider ID of EC2 cannot name a machine.
     let id = ProviderId::parse(id).ok_or_else(|| no_machine(id))?;
     let query = Query::new(INSTANCES.action).field("InstanceId.1", id.instance);
     let page = query.keep(OF_DESCRIBE, &FIELDS).read(cx).await?;
     match read(&page)?.iter().find(|other| other.id() != id.instance) {
         None => Ok(Seen { pages: vec![page] }),
         Some(other) => {
-            let what = format!("asked for {}, it shows {}", id.instance, other.id());
+            let what = format!("{} was requested, but it shows {}", id.instance, other.id());
             Err(INSTANCES.unreadable(&what))
         }
     }
 }
 
-/// What the owner may have of this name. The rows are still to be compared: see [`of_name`].
+/// The instances that may be the owner's machines of this name. The caller must still compare the rows: see [`of_name`].
 pub(crate) async fn by_name(cx: &Context, name: &str) -> Result<Seen, Failure> {
     let (named, owned) = (tag(marks::NAME), tag(marks::OWNER));
     let filters = [
@@ -105,7 +109,7 @@ pub(crate) async fn by_name(cx: &Context, name: &str) -> Result<Seen, Failure> {
     all(cx, &filters).await
 }
 
-/// The instances of this name that are the owner's and not gone.
+/// The instances of this name that belong to the owner and are not gone.
 pub(crate) fn of_name<'a>(cx: &Context, seen: &'a Seen, name: &str) -> Vec<Instance<'a>> {
     let is = |instance: &Instance<'_>| {
         instance.tag(marks::NAME) == Some(name) && instance.is_of(cx) && !instance.is_gone()
@@ -118,7 +122,7 @@ pub(crate) fn tag(key: &str) -> String {
     format!("tag:{key}")
 }
 
-/// All instances that fit these filters.
+/// All instances that match these filters.
 pub(crate) async fn all(cx: &Context, filters: &[Filter<'_>]) -> Result<Seen, Failure> {
     let pages = INSTANCES.read(cx, filters).await?;
     pages.iter().try_for_each(|page| read(page).map(drop))?;

@@ -1,4 +1,4 @@
-//! What the driver says of itself, and the configuration of a connection.
+//! The manifest of the driver, and the configuration of a connection.
 
 use std::time::Duration;
 
@@ -22,11 +22,11 @@ pub(crate) const VOLUMES: &str = "machine.volumes";
 /// The only endpoint.
 pub(crate) const EC2: &str = "ec2";
 
-/// The version of the marks: those of [`marks`](crate::marks), and the key as client token.
+/// The stamp: the version of the marks in [`marks`](crate::marks), with the key as client token.
 pub(crate) const STAMP: u32 = 1;
 
-/// How long EC2 may go on until a look by the client token sees the instance. EC2 promises no time, it says that it
-/// may take minutes ("Eventual consistency in the Amazon EC2 API"). machine-controller-manager waits 5 minutes.
+/// How long it may take until a look by the client token sees the instance. EC2 promises no time, and says that it may take
+/// minutes ("Eventual consistency in the Amazon EC2 API"). machine-controller-manager waits 5 minutes.
 const LINGERS: Duration = Duration::from_secs(300);
 
 /// The configuration of a connection.
@@ -52,8 +52,8 @@ pub(crate) fn manifest() -> Manifest {
         .implements(machines)
 }
 
-/// Checks that the login, the configuration and the class mean the same region. Without the check a machine of
-/// another region would look as if it were gone.
+/// Checks that the login, the configuration and the class name the same region. Without this check, a machine in another
+/// region would count as gone.
 pub(crate) fn check_region(cx: &Context, of_class: &str) -> Result<(), Failure> {
     let config: Config = cx.config()?;
     let login = cx.session()["region"].as_str().unwrap_or_default();

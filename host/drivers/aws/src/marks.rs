@@ -1,5 +1,5 @@
-//! The tags with which a machine is marked: whose it is, and by which create it was made. Its disks and network
-//! interfaces carry the same.
+//! The marks of a machine: tags that name its owner, and the create that made it. Its disks and network interfaces have the
+//! same tags.
 
 use polity_driver_sdk::prelude::*;
 
@@ -7,12 +7,12 @@ use polity_driver_sdk::prelude::*;
 pub(crate) const NAME: &str = "Name";
 /// The uid of the object to which the machine belongs.
 pub(crate) const OWNER: &str = "polity.dev/owner";
-/// The tenant of that object.
+/// The tenant of the owner.
 pub(crate) const TENANT: &str = "polity.dev/tenant";
-/// The key of the create. The client token is the same; this one people see.
+/// The key of the create, for people. The client token is the same key.
 pub(crate) const KEY: &str = "polity.dev/key";
 
-/// What a tag of a class must not begin with: ours, and those that only AWS sets.
+/// The prefixes that a tag of a class must not have: the prefix of the marks, and the prefix that only AWS sets.
 const RESERVED: [&str; 2] = ["polity.dev/", "aws:"];
 
 /// The marks of the machine that an operation creates.
@@ -30,14 +30,14 @@ pub(crate) fn is_reserved(tag: &str) -> bool {
     tag == NAME || RESERVED.iter().any(|prefix| tag.starts_with(prefix))
 }
 
-/// The value of a tag of a row; `None` if the row has no such tag. A tag without a value has an empty one.
+/// The value of a tag of a row; `None` if the row has no such tag. A tag without a value has the empty value.
 pub(crate) fn tag<'a>(row: &'a Value, key: &str) -> Option<&'a str> {
     let tags = tree::all(row, "tagSet/item");
     let found = tags.into_iter().find(|tag| tree::text(tag, "key") == key);
     found.map(|tag| tree::text(tag, "value"))
 }
 
-/// The id of a row as one that may be changed, if its marks are those of the operation's owner and tenant.
+/// The id of a row as [`Owned`], if the marks of the row name the operation's owner and tenant.
 pub(crate) fn owned<'a>(cx: &Context, id: &'a str, row: &Value) -> Result<Owned<'a>, Failure> {
     let is_of_tenant = tag(row, TENANT) == Some(cx.tenant());
     cx.owned(id, tag(row, OWNER).filter(|_| is_of_tenant))

@@ -1,4 +1,4 @@
-//! Lists that are read page by page, to their end.
+//! Reads lists page by page, to their end.
 
 use polity_driver_sdk::Effect;
 use polity_driver_sdk::prelude::*;
@@ -6,9 +6,9 @@ use polity_driver_sdk::prelude::*;
 use crate::error;
 use crate::query::Query;
 
-/// The rows of a page. An instance takes 5 to 10 KB of XML, and the host takes 4 MiB of a response.
+/// The rows of a page. An instance takes 5 to 10 KB of XML, and a response may have 4 MiB.
 const ROWS: &str = "200";
-/// The most pages. An operation has 32 steps; four are left for what comes beside the pages.
+/// The most pages. An operation has 32 steps; four steps are left for other requests.
 const PAGES: usize = 28;
 
 /// A list of EC2.
@@ -17,7 +17,7 @@ pub(crate) struct List {
     pub(crate) action: &'static str,
     /// The element of the list. An empty list has it, too.
     pub(crate) element: &'static str,
-    /// Where a row is, and what is kept of it.
+    /// The path of a row, and the fields of it that are kept.
     pub(crate) row: &'static str,
     pub(crate) fields: &'static [&'static str],
 }
@@ -26,7 +26,7 @@ pub(crate) struct List {
 pub(crate) type Filter<'a> = (&'a str, &'a [&'a str]);
 
 impl List {
-    /// Every page of the list. A page may be empty and not be the last.
+    /// Every page of the list. An empty page need not be the last.
     pub(crate) async fn read(&self, cx: &Context, filters: &[Filter<'_>]) -> Result<Vec<Value>, Failure> {
         let mut pages: Vec<Value> = Vec::new();
         let mut token = String::new();
@@ -35,7 +35,7 @@ impl List {
             let next = tree::text(&page, "nextToken").to_owned();
             let leads_there = |page: &Value| tree::text(page, "nextToken") == next;
             if !next.is_empty() && pages.iter().any(leads_there) {
-                return Err(self.unreadable("its pages go round in a circle"));
+                return Err(self.unreadable("its pages repeat a token"));
             }
             pages.push(page);
             if next.is_empty() {
@@ -65,15 +65,15 @@ impl List {
         Ok(page)
     }
 
-    /// Checks that an answer has the list. Without it the answer is cut, and no empty list.
+    /// Checks that an answer has the list. An answer without the list is cut off; it is not an empty list.
     pub(crate) fn check(&self, page: &Value) -> Result<(), Failure> {
         match tree::first(page, self.element) {
             Some(_) => Ok(()),
-            None => Err(self.unreadable("there is no list")),
+            None => Err(self.unreadable("it has no list")),
         }
     }
 
-    /// The failure of an answer that lacks what it must have.
+    /// The failure of an answer that lacks a required part.
     pub(crate) fn unreadable(&self, what: &str) -> Failure {
         error::unreadable(self.action, what, Effect::Read)
     }

@@ -1,8 +1,8 @@
-//! The provider's id of a machine: `aws:///eu-central-1a/i-0123456789abcdef0`, as nodes on AWS have it.
+//! The provider ID of a machine: `aws:///eu-central-1a/i-0123456789abcdef0`, the same as in its node.
 
 use std::fmt;
 
-/// A provider's id. It has one spelling.
+/// A provider ID. Each ID has exactly one spelling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProviderId<'a> {
     /// The availability zone.
@@ -12,7 +12,7 @@ pub(crate) struct ProviderId<'a> {
 }
 
 impl<'a> ProviderId<'a> {
-    /// Reads an id; `None` if it is not one of EC2.
+    /// Reads a provider ID; `None` if the text is not a provider ID of EC2.
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let (zone, instance) = text.strip_prefix("aws:///")?.split_once('/')?;
         (is_zone(zone) && is_instance(instance)).then_some(ProviderId { zone, instance })

@@ -1,4 +1,4 @@
-//! Requests of EC2's Query API: one URL, a form with the action, XML back.
+//! Requests of EC2's Query API: one URL, a form with the action, and an answer in XML.
 
 use polity_driver_sdk::Effect;
 use polity_driver_sdk::form::Form;
@@ -7,13 +7,13 @@ use polity_driver_sdk::prelude::*;
 use crate::error;
 use crate::manifest::EC2;
 
-/// The version of the API. It has not changed since, and every region has it.
+/// The version of the API. It is the latest version, and every region has it.
 const VERSION: &str = "2016-11-15";
 
-/// What every response keeps: its errors, and the id of the request.
+/// The paths that are kept of every response: its errors, and the id of the request.
 const KEPT: [&str; 2] = ["Response.Errors.Error", "Response.RequestID"];
 
-/// A request that is being put together.
+/// A request that is being built.
 pub(crate) struct Query {
     action: &'static str,
     form: Form,
@@ -52,7 +52,7 @@ impl Query {
         self
     }
 
-    /// With a filter: one of these values, and nothing like them.
+    /// With a filter: the field must be equal to one of these values.
     #[must_use]
     pub(crate) fn filter(mut self, name: &str, values: &[&str]) -> Self {
         self.filters += 1;
@@ -64,7 +64,7 @@ impl Query {
         self
     }
 
-    /// Keeps these paths below the answer's root. Nothing else of the answer is ever seen.
+    /// Keeps these paths below the root of the answer. The driver sees nothing else of the answer.
     #[must_use]
     pub(crate) fn keep(mut self, below: &str, fields: &[&str]) -> Self {
         let at = |field: &&str| format!("{}Response.{below}{field}", self.action);
@@ -96,7 +96,7 @@ impl Query {
     }
 }
 
-/// A value of a filter in which nothing stands for something else: EC2 reads `*`, `?` and `\` as patterns.
+/// A value of a filter, escaped: EC2 would read `*`, `?` and `\` as patterns.
 fn literal(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
     for character in value.chars() {

@@ -1,8 +1,8 @@
-//! What a class says about its machines: the `providerSpec`, in the shape of the `AWSProviderSpec` of
+//! The `providerSpec` of a class, which describes its machines. It has the shape of the `AWSProviderSpec` of
 //! machine-controller-manager-provider-aws.
 //!
-//! Classes of that project can be used as they are, except for what this driver does not have: such a field is
-//! refused, because a machine that silently lacks something is worse than none.
+//! Classes of that project can be used as they are, unless they use a field that this driver does not have. The driver
+//! refuses such a field, because a machine that silently lacks something is worse than no machine.
 
 use std::collections::BTreeMap;
 
@@ -15,39 +15,39 @@ use crate::validate;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Spec {
-    /// The version of the shape. It says nothing that is needed.
+    /// The version of the shape. The driver does not need it.
     pub(crate) api_version: String,
     /// The image: `ami-…`.
     pub(crate) ami: String,
     /// The type of the instance: `m5.large`.
     pub(crate) machine_type: String,
-    /// The region; the one of the connection.
+    /// The region. It must be the region of the connection.
     pub(crate) region: String,
     /// The key pair for SSH.
     pub(crate) key_name: Option<String>,
-    /// The disks. Without any, the image says which.
+    /// The disks. If there are none, the image decides.
     pub(crate) block_devices: Vec<BlockDevice>,
     /// The role of the machine.
     pub(crate) iam: Iam,
-    /// The network interfaces. Without any, the instance is in the default subnet.
+    /// The network interfaces. If there are none, the instance is in the default subnet.
     pub(crate) network_interfaces: Vec<NetworkInterface>,
     /// `true` leaves the source/destination check on.
     pub(crate) src_and_dst_checks_enabled: Option<bool>,
     /// Tags of the instance, its volumes and its network interfaces.
     pub(crate) tags: BTreeMap<String, String>,
-    /// Makes it a spot instance, at this price at most; an empty text sets no price.
+    /// Makes the instance a spot instance with this maximum price; an empty text sets no maximum.
     pub(crate) spot_price: Option<String>,
-    /// Whether the instance has bandwidth of its own for its volumes.
+    /// Whether the instance has dedicated bandwidth for its volumes.
     pub(crate) ebs_optimized: bool,
-    /// Whether metrics come each minute.
+    /// Whether EC2 sends metrics each minute.
     pub(crate) monitoring: bool,
-    /// Capacity that was reserved before.
+    /// The reserved capacity to use.
     pub(crate) capacity_reservation: Option<CapacityReservation>,
     /// The metadata service of the instance.
     pub(crate) instance_metadata_options: Option<MetadataOptions>,
     /// The processors.
     pub(crate) cpu_options: Option<CpuOptions>,
-    /// Where the instance stands.
+    /// Where EC2 places the instance.
     pub(crate) placement: Option<Placement>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Spec {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct BlockDevice {
-    /// `/dev/sdf`; `/root` is the root device of the image. The only disk of a machine is always that.
+    /// The device, such as `/dev/sdf`. `/root` is the root device of the image. A single disk is always the root device.
     pub(crate) device_name: String,
     /// The volume.
     pub(crate) ebs: Ebs,
@@ -65,7 +65,7 @@ pub(crate) struct BlockDevice {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Ebs {
-    /// In GiB.
+    /// The size in GiB.
     pub(crate) volume_size: Option<u32>,
     pub(crate) volume_type: Option<String>,
     pub(crate) encrypted: Option<bool>,
@@ -74,7 +74,7 @@ pub(crate) struct Ebs {
     #[serde(rename = "snapshotID")]
     pub(crate) snapshot_id: Option<String>,
     pub(crate) iops: Option<u32>,
-    /// In MiB a second.
+    /// The throughput in MiB a second.
     pub(crate) throughput: Option<u32>,
     /// The default is true.
     pub(crate) delete_on_termination: Option<bool>,
@@ -105,7 +105,7 @@ pub(crate) struct NetworkInterface {
     pub(crate) ipv6_prefix_count: Option<u32>,
 }
 
-/// Reserved capacity: how to choose, or which.
+/// Reserved capacity: a preference, or a certain reservation.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct CapacityReservation {
@@ -133,7 +133,7 @@ pub(crate) struct CpuOptions {
     pub(crate) amd_sev_snp: Option<String>,
 }
 
-/// Where the instance stands.
+/// Where EC2 places the instance.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Placement {
@@ -145,10 +145,14 @@ pub(crate) struct Placement {
 }
 
 impl Spec {
-    /// The specification of a machine that is to be created, complete.
+    /// The complete specification of a machine to create.
     pub(crate) fn complete(cx: &Context) -> Result<Self, Failure> {
-        let spec = Self::given(cx)?
-            .ok_or_else(|| invalid("", "it is missing: a machine needs an ami and a machineType"))?;
+        let spec = Self::given(cx)?.ok_or_else(|| {
+            invalid(
+                "",
+                "the field is missing: a machine needs an ami and a machineType",
+            )
+        })?;
         validate::check(&spec)?;
         Ok(spec)
     }
@@ -166,7 +170,7 @@ impl Spec {
         })
     }
 
-    /// Whether the source/destination check of the machine is to be off. It is, unless the class says otherwise.
+    /// Whether the source/destination check of the machine must be off. That is so unless the class keeps it on.
     pub(crate) fn drops_source_dest_check(&self) -> bool {
         self.src_and_dst_checks_enabled != Some(true)
     }

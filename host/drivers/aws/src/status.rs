@@ -19,8 +19,7 @@ pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     Ok(machine)
 }
 
-/// Whether `machine.initialize` has nothing to do. Without the class it is not known whether a check that is on is
-/// meant to be.
+/// Whether `machine.initialize` has nothing left to do. If the check is on and there is no class, this is not known.
 fn is_initialized(source_dest_check: Option<bool>, spec: Option<&Spec>) -> Option<bool> {
     match (source_dest_check?, spec) {
         (false, _) => Some(true),

@@ -1,14 +1,14 @@
-//! What a specification must say beyond its shape. The rest is for EC2 to refuse, which knows it better.
+//! Checks a specification beyond its shape. EC2 itself checks the rest.
 
 use polity_driver_sdk::prelude::*;
 
 use crate::marks;
 use crate::spec::{BlockDevice, Iam, NetworkInterface, Spec, invalid};
 
-/// The name of the root device, whatever the image calls it.
+/// The name of the root device in classes, whatever its name in the image is.
 pub(crate) const ROOT: &str = "/root";
 
-/// Checks a specification with which a machine is to be created.
+/// Checks the specification of a machine to create.
 pub(crate) fn check(spec: &Spec) -> Result<(), Failure> {
     for (path, value) in [("ami", &spec.ami), ("machineType", &spec.machine_type)] {
         present(path, value)?;
@@ -40,7 +40,7 @@ fn profile(iam: &Iam) -> Result<(), Failure> {
     }
 }
 
-/// Checks that the disks are different, and that one of several is the root device.
+/// Checks that no disk is named twice, and that one of several disks is the root device.
 fn disks(disks: &[BlockDevice]) -> Result<(), Failure> {
     for (nth, disk) in disks.iter().enumerate() {
         let path = format!("blockDevices[{nth}]");
@@ -51,7 +51,10 @@ fn disks(disks: &[BlockDevice]) -> Result<(), Failure> {
             .iter()
             .any(|other| other.device_name == disk.device_name)
         {
-            let what = format!("{:?} stands there twice", disk.device_name);
+            let what = format!(
+                "{:?} is the name of two disks: each needs another name",
+                disk.device_name
+            );
             return Err(invalid(&format!("{path}.deviceName"), what));
         }
         if disk.ebs.volume_size == Some(0) {
@@ -64,7 +67,7 @@ fn disks(disks: &[BlockDevice]) -> Result<(), Failure> {
     match disks.len() > 1 && disks.iter().all(|disk| disk.device_name != ROOT) {
         true => Err(invalid(
             "blockDevices",
-            "of several, one must have the deviceName \"/root\"",
+            "one of several disks must have the deviceName \"/root\"",
         )),
         false => Ok(()),
     }
@@ -79,12 +82,12 @@ fn network(path: &str, interface: &NetworkInterface) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that no tag is one of ours or of AWS.
+/// Checks that no tag of the class is reserved.
 fn tags(spec: &Spec) -> Result<(), Failure> {
     match spec.tags.keys().find(|tag| marks::is_reserved(tag)) {
         Some(tag) => Err(invalid(
             &format!("tags.{tag}"),
-            "this tag is not for a class to set: remove it",
+            "a class must not set this tag, because it is reserved: remove it",
         )),
         None => Ok(()),
     }

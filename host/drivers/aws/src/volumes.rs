@@ -1,4 +1,4 @@
-//! The EBS volumes among persistent volumes. It needs no request.
+//! Finds the EBS volumes among persistent volumes. This needs no request.
 
 use polity_driver_sdk::prelude::*;
 use serde::Deserialize;
@@ -6,11 +6,11 @@ use serde::Deserialize;
 /// The CSI driver for EBS.
 const DRIVER: &str = "ebs.csi.aws.com";
 
-/// What counts of the specification of a PersistentVolume. It has many other fields.
+/// The part of the specification of a PersistentVolume that the driver reads.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Volume {
-    /// A volume of the time before CSI.
+    /// A volume of the in-tree plugin, from before CSI.
     aws_elastic_block_store: Option<BlockStore>,
     /// A volume of CSI.
     csi: Option<Csi>,
@@ -45,7 +45,7 @@ pub(crate) fn perform(cx: &Context) -> Result<Value, Failure> {
     Ok(json!({"volumeIDs": ids}))
 }
 
-/// The id of a volume; `None` if it is none of EBS.
+/// The id of a volume; `None` if it is not a volume of EBS.
 fn id(volume: &Volume) -> Option<&str> {
     match (&volume.aws_elastic_block_store, &volume.csi) {
         (Some(volume), _) => {

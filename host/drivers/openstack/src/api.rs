@@ -4,8 +4,8 @@ use polity_driver_sdk::prelude::*;
 
 use crate::error::{Does, refused};
 
-/// The version of nova's API: the first that refuses filters that it does not know (2.75), later than the first that
-/// shows servers of cells that are down (2.69).
+/// The version of nova's API. 2.75 is the first version that refuses unknown filters. Since 2.69 nova shows servers of cells
+/// that are down.
 const COMPUTE_VERSION: &str = "compute 2.75";
 
 /// A service of OpenStack.
@@ -29,7 +29,7 @@ impl Service {
         }
     }
 
-    /// Its name, for people.
+    /// The name of the service in messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Service::Compute => "nova",
@@ -38,7 +38,7 @@ impl Service {
         }
     }
 
-    /// The fields in which it puts a refusal. `error` is of the check of tokens in front of each.
+    /// The fields in which the service describes a refusal. `error` comes from the token check in front of each service.
     pub(crate) fn faults(self) -> &'static [&'static str] {
         match self {
             Service::Compute => &[
@@ -60,7 +60,7 @@ impl Service {
         }
     }
 
-    /// The request with its headers. Kept are these paths, and those of a refusal.
+    /// The request with its headers. Keeps these paths of the response, and the paths of a refusal.
     fn complete(self, request: Request, keep: &[&str]) -> Request {
         let request = match self {
             Service::Compute => request.header("openstack-api-version", COMPUTE_VERSION),
@@ -74,7 +74,7 @@ impl Service {
             "html.body.$text",
         ];
         request
-            // Else glance says with a page that there is no image.
+            // Without this header, glance answers with an HTML page if there is no image.
             .header("accept", "application/json")
             .keep(keep.iter().copied())
             .keep(refusals)
@@ -82,7 +82,7 @@ impl Service {
     }
 }
 
-/// Sends a read. Anything but success is a failure.
+/// Sends a read. Every status other than 2xx is a failure.
 pub(crate) async fn read(
     cx: &Context,
     service: Service,
@@ -92,7 +92,7 @@ pub(crate) async fn read(
     send(cx, service, Does::Read, request, keep).await
 }
 
-/// Sends a change or a create. Anything but success is a failure.
+/// Sends a change or a create. Every status other than 2xx is a failure.
 pub(crate) async fn change(
     cx: &Context,
     service: Service,

@@ -1,7 +1,8 @@
-//! The management API of a router's VM, which akanda's appliance has: `router.alive`, `router.interfaces`,
+//! The management API of a router's VM, as akanda's appliance has it: `router.alive`, `router.interfaces`,
 //! `router.stats`, `config.push`.
 //!
-//! Its address is that of the server's port on the management network, as neutron says it in the same operation.
+//! Its address is the address of the server's port on the management network. The driver reads it from neutron in the same
+//! operation.
 
 use polity_driver_sdk::prelude::*;
 
@@ -10,16 +11,16 @@ use crate::error::bounded;
 use crate::id::mac;
 use crate::{Config, network, task};
 
-/// The path of its configuration.
+/// The path of the configuration in the management API.
 const CONFIG: [&str; 3] = ["v1", "system", "config"];
 
-/// A server whose appliance is asked.
+/// The server of a router, with the address of its appliance.
 struct Appliance<'a> {
     owned: Owned<'a>,
     server: Server,
-    /// The address of its management API, if it has one.
+    /// The address of the management API, if the server has one.
     address: Option<String>,
-    /// The MAC addresses that are none of the router's: that of the port that nova made for the management.
+    /// The MAC addresses that do not belong to the router: the address of the port that nova created for the management.
     hidden: Vec<String>,
 }
 
@@ -38,7 +39,7 @@ pub(crate) async fn interfaces(cx: &Context) -> Result<Value, Failure> {
     Ok(json!({"macs": macs}))
 }
 
-/// `router.stats`: of the interfaces whose bytes the appliance counts.
+/// `router.stats`, for the interfaces whose bytes the appliance counts.
 pub(crate) async fn stats(cx: &Context) -> Result<Value, Failure> {
     let keep = ["interfaces.lladdr", "interfaces.rx_bytes", "interfaces.tx_bytes"];
     let appliance = find(cx).await?;
@@ -50,14 +51,17 @@ pub(crate) async fn stats(cx: &Context) -> Result<Value, Failure> {
     };
     let counted: Vec<Value> = interfaces.iter().filter_map(traffic).collect();
     if counted.is_empty() && !interfaces.is_empty() {
-        let message = format!("the appliance of {} counts no bytes", appliance.server.id);
+        let message = format!(
+            "the appliance of server {} counts no bytes: its interfaces have no rx_bytes and tx_bytes",
+            appliance.server.id
+        );
         return Err(failure(Code::Unimplemented, message));
     }
     Ok(json!({"traffic": counted}))
 }
 
-/// `config.push`: the appliance has taken the configuration when it answers, so the task has ended by then. If it
-/// did not answer in time, the next push finds the configuration there.
+/// `config.push`. When the appliance answers, it has accepted the configuration, so the task has ended by then. If the answer
+/// was lost, the next push finds the configuration in the appliance.
 pub(crate) async fn push(cx: &Context) -> Result<Value, Failure> {
     let appliance = find(cx).await?;
     let address = appliance.address.as_deref().ok_or_else(|| appliance.silent())?;
@@ -82,7 +86,7 @@ pub(crate) async fn push(cx: &Context) -> Result<Value, Failure> {
         .or(seen.text.as_deref())
         .unwrap_or("");
     let message = format!(
-        "the appliance of {} answers {} to its configuration: {}",
+        "the appliance of server {} answers {} to its configuration: {}",
         appliance.server.id,
         seen.status,
         bounded(words, 400)
@@ -101,14 +105,14 @@ async fn find(cx: &Context) -> Result<Appliance<'_>, Failure> {
     Ok(Appliance {
         owned,
         hidden: hidden.map(|port| port.mac.clone()).collect(),
-        // Who is being removed is not asked any more.
+        // A server that is being removed gets no more requests.
         address: network::management_address(&ports, &config).filter(|_| !server.is_leaving()),
         server,
     })
 }
 
 impl Appliance<'_> {
-    /// The interfaces of the router, by their MAC addresses. It has to answer.
+    /// The interfaces of the router, by their MAC addresses. Fails if the appliance does not answer.
     async fn interfaces(&self, cx: &Context, keep: &[&str]) -> Result<Vec<(String, Value)>, Failure> {
         let found = self.read(cx, keep).await?.ok_or_else(|| self.silent())?;
         let with_mac = |interface: Value| Some((mac(interface["lladdr"].as_str()?)?, interface));
@@ -116,8 +120,8 @@ impl Appliance<'_> {
         Ok(found.filter(|(mac, _)| !self.hidden.contains(mac)).collect())
     }
 
-    /// All interfaces that the appliance shows; `None` if it does not answer as an appliance does. A failure is one
-    /// of the host, which did not let the request out: it says nothing of the appliance.
+    /// All interfaces that the appliance shows; `None` if the appliance does not answer, or does not answer as an appliance
+    /// should. A failure means that the host did not send the request, so nothing is known about the appliance.
     async fn read(&self, cx: &Context, keep: &[&str]) -> Result<Option<Vec<Value>>, Failure> {
         let Some(address) = &self.address else {
             return Ok(None);
@@ -135,12 +139,15 @@ impl Appliance<'_> {
     }
 
     fn silent(&self) -> Failure {
-        let message = format!("the management API of {} does not answer", self.server.id);
+        let message = format!(
+            "the management API of server {} does not answer on the management network",
+            self.server.id
+        );
         failure(Code::FailedPrecondition, message)
     }
 }
 
-/// Whether the host refused to send a request, so that nobody was asked.
+/// Whether the host did not send the request.
 fn was_not_sent(failure: &Failure) -> bool {
     let by_host = [
         Code::Aborted,

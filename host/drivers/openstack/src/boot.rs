@@ -23,17 +23,17 @@ struct Boot {
     ports: Vec<Wanted>,
 }
 
-/// A port that the server is to have.
+/// A port that the server must have.
 #[derive(Debug, Deserialize)]
 struct Wanted {
     network: String,
     mac: String,
 }
 
-/// A look before the boot: the id of a port, or nothing.
+/// A look before the boot. It returns the id of a port, or nothing.
 type Look<'a> = Pin<Box<dyn Future<Output = Result<Option<String>, Failure>> + 'a>>;
 
-/// Looks whether all is there and free, then boots.
+/// Checks that the image exists, that the ports exist and are free, and that the name is free. Then boots the server.
 pub(crate) async fn boot(cx: &Context) -> Result<Value, Failure> {
     let config = Config::of(cx)?;
     let wanted: Boot = cx.read()?;
@@ -70,14 +70,14 @@ fn no_port_twice(ports: &[Wanted]) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
     for port in ports {
         if !seen.insert((&port.network, mac(&port.mac))) {
-            let message = format!("the port {} is named twice", port.mac);
+            let message = format!("the port {} is named twice in ports: name it once", port.mac);
             return Err(failure(Code::InvalidArgument, message));
         }
     }
     Ok(())
 }
 
-/// The id of a port that the router may have and that is plugged into nothing.
+/// The id of a port that the router may have, and that is not plugged in.
 async fn port_of(
     cx: &Context,
     config: &Config,
@@ -89,13 +89,14 @@ async fn port_of(
     Ok(Some(found.id))
 }
 
-/// Nova would boot a second server of a name, also beside one that is being removed.
+/// Checks that no server of the tenant has this name. Nova itself would boot a second server with the same name, also while the
+/// first one is being removed.
 async fn name_is_free(cx: &Context, name: &str) -> Result<(), Failure> {
     let servers = compute::of_name(cx, name, |server| server.is_of_tenant(cx)).await?;
     match servers.iter().find(|server| server.is_of_tenant(cx)) {
         None => Ok(()),
         Some(server) => {
-            let message = format!("router {name:?} has server {}", server.id);
+            let message = format!("router {name:?} already has server {}", server.id);
             Err(failure(Code::AlreadyExists, message))
         }
     }
@@ -105,7 +106,7 @@ fn body(cx: &Context, config: &Config, wanted: &Boot, ports: &[String]) -> Value
     let is_managed = |port: &Wanted| port.network == config.management_network;
     let mut networks: Vec<Value> = ports.iter().map(|id| json!({"port": id})).collect();
     if !wanted.ports.iter().any(is_managed) {
-        // The appliance takes its first interface for that of its management.
+        // The appliance uses its first interface for its management.
         networks.insert(0, json!({"uuid": config.management_network}));
     }
     json!({"server": {

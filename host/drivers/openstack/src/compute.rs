@@ -8,13 +8,13 @@ use crate::id::{given, is_id};
 use crate::list::List;
 use crate::time::unix_ms;
 
-/// The metadata of a server that says for which object it was booted.
+/// The metadata of a server that names its owner: the object for which it was booted.
 pub(crate) const OWNER: &str = "polity-owner";
-/// The metadata of a server that says for which tenant it was booted.
+/// The metadata of a server that names its tenant.
 pub(crate) const TENANT: &str = "polity-tenant";
-/// The metadata of a server that says by which create it was booted.
+/// The metadata of a server that has the key of its create.
 pub(crate) const KEY: &str = "polity-key";
-/// The status of a server of which nova knows little, because its cell is down.
+/// The status of a server whose cell is down. Nova then knows little about the server.
 const UNKNOWN: &str = "UNKNOWN";
 /// The fields of a server that are kept.
 const FIELDS: [&str; 8] = [
@@ -27,7 +27,7 @@ const FIELDS: [&str; 8] = [
     "metadata.polity-tenant",
     "metadata.polity-key",
 ];
-/// Servers that an unfiltered list shows and the filtered one did not, at most. Usually there is none.
+/// The most servers that the list with a filter may leave out. Usually it leaves out none.
 const LEFT_OUT: usize = 16;
 
 /// A server.
@@ -45,24 +45,24 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Whether its marks say that it belongs to the object of the operation.
+    /// Whether the marks of the server name the operation's owner and tenant.
     pub(crate) fn is_own(&self, cx: &Context) -> bool {
         self.owner.as_deref() == Some(cx.owner()) && self.is_of_tenant(cx)
     }
 
-    /// Whether its mark says that it belongs to the tenant of the operation.
+    /// Whether the mark of the server names the operation's tenant.
     pub(crate) fn is_of_tenant(&self, cx: &Context) -> bool {
         self.tenant.as_deref() == Some(cx.tenant())
     }
 
-    /// Whether it is being removed.
+    /// Whether the server is being removed.
     pub(crate) fn is_leaving(&self) -> bool {
         let removes = ["deleting", "soft-deleting"].contains(&self.task_state.as_str());
         removes || ["DELETED", "SOFT_DELETED"].contains(&self.status.as_str())
     }
 }
 
-/// The server with an id that the caller gives, which must belong to the object of the operation.
+/// The server with this id. Fails if the server does not belong to the operation's owner.
 pub(crate) async fn own<'a>(cx: &Context, id: &'a str) -> Result<(Server, Owned<'a>), Failure> {
     let server = by_id(cx, id).await?;
     let owned = cx.owned(id, server.owner.as_deref())?;
@@ -75,7 +75,7 @@ pub(crate) async fn own<'a>(cx: &Context, id: &'a str) -> Result<(Server, Owned<
     }
 }
 
-/// The server with this id, whoever it belongs to.
+/// The server with this id. It may belong to any owner.
 pub(crate) async fn by_id(cx: &Context, id: &str) -> Result<Server, Failure> {
     let id = given(id, "server")?;
     let request = Request::get("compute").path(["servers", id]);
@@ -88,7 +88,7 @@ pub(crate) async fn by_id(cx: &Context, id: &str) -> Result<Server, Failure> {
             Service::Compute,
             Does::Read,
             &seen,
-            "it is not of that server",
+            "it shows another server",
         ));
     }
     if row["status"] == UNKNOWN {
@@ -97,8 +97,8 @@ pub(crate) async fn by_id(cx: &Context, id: &str) -> Result<Server, Failure> {
     server(row).ok_or_else(|| unreadable(Service::Compute, Does::Read, &seen, "it has no server"))
 }
 
-/// The servers of this name, whoever they belong to. If none of them is wanted, it is sure that there is none: a
-/// list with a filter leaves out what stands in a cell that is down, and says nothing of it.
+/// The servers with this name, of any owner. If none of them is wanted, then no wanted server exists: the list without a filter
+/// is read too, because the list with a filter silently leaves out servers of cells that are down.
 pub(crate) async fn of_name(
     cx: &Context,
     name: &str,
@@ -112,13 +112,16 @@ pub(crate) async fn of_name(
     let is_new = |id: &&String| !servers.iter().any(|server| server.id == **id);
     let left_out: Vec<&String> = left_out.iter().filter(is_new).collect();
     if left_out.len() > LEFT_OUT {
-        let message = format!("nova leaves {} servers of a name out of a list", left_out.len());
+        let message = format!(
+            "nova leaves {} servers named {name:?} out of its list with a filter, more than can be read one by one",
+            left_out.len()
+        );
         return Err(failure(Code::Internal, message));
     }
     for server in join_all(left_out.into_iter().map(|id| by_id(cx, id))).await {
         match server {
             Ok(server) => servers.push(server),
-            // It went between the two looks, so nobody can say any more whose it was.
+            // The server was removed between the two reads, so its owner is not known any more.
             Err(gone) if gone.code == Code::NotFound => {
                 return Err(Failure {
                     code: Code::Unavailable,
@@ -152,8 +155,8 @@ async fn filtered(cx: &Context, name: &str) -> Result<Vec<Server>, Failure> {
     Ok(servers)
 }
 
-/// The ids of the servers of this name in the list without a filter. One of a cell that is down fails the look: its
-/// name is not known.
+/// The ids of the servers with this name, from the list without a filter. Fails if the cell of any server is down, because the
+/// name of that server is not known.
 async fn ids_of_name(cx: &Context, name: &str) -> Result<Vec<String>, Failure> {
     let rows = List {
         service: Service::Compute,
@@ -181,7 +184,7 @@ async fn ids_of_name(cx: &Context, name: &str) -> Result<Vec<String>, Failure> {
     Ok(ids)
 }
 
-/// A server, if the row has all that every server has.
+/// A server, if the row has all fields that every server has.
 fn server(row: &Value) -> Option<Server> {
     let text = |field: &str| row.get(field).and_then(Value::as_str).map(str::to_owned);
     let mark = |name: &str| row.get("metadata")?.get(name)?.as_str().map(str::to_owned);
@@ -197,8 +200,8 @@ fn server(row: &Value) -> Option<Server> {
     })
 }
 
-/// A regular expression of nova that finds this name alone. Its databases understand it in the same way: letters and
-/// digits stand for themselves, and a backslash before anything else in ASCII.
+/// A regular expression for nova that matches only this name. All databases of nova read it in the same way: letters and digits
+/// match themselves, and every other ASCII character has a backslash in front.
 fn exactly(name: &str) -> String {
     let mut quoted = String::with_capacity(name.len() + 2);
     quoted.push('^');
@@ -214,7 +217,9 @@ fn exactly(name: &str) -> String {
 }
 
 fn cell_is_down(id: &str) -> Failure {
-    let message = format!("nova does not reach the cell of server {id:?}: nobody can say what it is");
+    let message = format!(
+        "nova does not reach the cell of server {id:?}, so the name and the owner of the server are not known: the operation can go on when the cell is up again"
+    );
     failure(Code::Unavailable, message)
 }
 

@@ -8,33 +8,32 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
-    /// The id of the network on which the management API of routers is reached. If none of the ports of a boot is on
-    /// it, nova is asked to make one there. That port is not shown as one of the router's, and nova removes it with
-    /// the server.
+    /// The id of the network on which the management API of routers is reached. If a router has no port on this network,
+    /// nova creates one at the boot. That port is not shown as a port of the router, and nova removes it with the server.
     #[schemars(length(min = 1))]
     pub management_network: String,
-    /// How the tags of neutron begin that say whose a port or a router is. With the default, `polity`, a port is for
+    /// The beginning of the tags in neutron that assign a port or a router. With the default, `polity`, a port belongs to
     /// the router `edge` of the tenant `team-a` if it has the tags `polity-tenant:team-a` and `polity-router:edge`.
-    /// A port without both is for nobody: no router may have it.
+    /// A port without both tags cannot be used by any router.
     #[serde(default = "tag_prefix")]
     #[schemars(length(min = 1))]
     pub tag_prefix: String,
-    /// Where it stands that a router is wanted. The default is `neutron`.
+    /// Where a router must exist so that it is wanted. The default is `neutron`.
     #[serde(default)]
     pub routers: Routers,
-    /// By how many seconds the clock of nova may differ from that of the host. The default is 60.
+    /// By how many seconds the clocks of nova and of the host may differ. The default is 60.
     #[serde(default = "clock_skew_seconds")]
     pub clock_skew_seconds: u32,
 }
 
-/// Where it stands that a router is wanted.
+/// Where a router must exist so that it is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Routers {
-    /// In neutron: a router of this name with the tag of the tenant. Without it the VM of the router is removed.
+    /// In neutron: a router of this name with the tag of the tenant. Without such a router the VM is removed.
     #[default]
     Neutron,
-    /// Nowhere else than in the object: every router is wanted as long as its object exists.
+    /// Only as an object: every router is wanted as long as its object exists.
     Objects,
 }
 
@@ -52,17 +51,17 @@ impl Config {
         cx.config()
     }
 
-    /// The tag that says for which tenant something is.
+    /// The tag that assigns a port or a router to a tenant.
     pub(crate) fn tenant_tag(&self, tenant: &str) -> String {
         format!("{}-tenant:{tenant}", self.tag_prefix)
     }
 
-    /// How a tag begins that says for which tenant something is.
+    /// The beginning of the tags that assign a port or a router to a tenant.
     pub(crate) fn tenant_tags(&self) -> String {
         self.tenant_tag("")
     }
 
-    /// How a tag begins that says for which router a port is. The name of the router follows.
+    /// The beginning of the tags that assign a port to a router. The name of the router follows.
     pub(crate) fn router_tags(&self) -> String {
         format!("{}-router:", self.tag_prefix)
     }

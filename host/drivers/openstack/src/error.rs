@@ -1,31 +1,31 @@
-//! Refusals of OpenStack as failures.
+//! Turns refusals of OpenStack into failures.
 
 use polity_driver_sdk::prelude::*;
 
 use crate::api::Service;
 
-/// The most characters of a server's words that a message has.
+/// How many characters of a server's text a message repeats at most.
 const WORDS: usize = 400;
 /// The most characters of a request's id.
 const REQUEST_ID: usize = 80;
 
-/// What a request does, as far as its failure is concerned.
+/// What a request does. Its failure depends on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
-    /// It reads.
+    /// The request reads.
     Read,
-    /// It changes or creates.
+    /// The request changes or creates.
     Change,
 }
 
-/// What a server says of a refusal.
+/// The text of a refusal.
 struct Words {
     text: String,
-    /// Whether the API itself said it, and not something in front of it.
+    /// Whether the text comes from the API itself, and not from a server in front of it.
     by_api: bool,
 }
 
-/// The failure of a request that was answered with something else than success.
+/// The failure of a request whose response is not a success.
 pub(crate) fn refused(service: Service, does: Does, seen: &Response) -> Failure {
     let words = words(service, seen);
     let code = code(service, seen, &words);
@@ -39,7 +39,7 @@ pub(crate) fn refused(service: Service, does: Does, seen: &Response) -> Failure 
     }
 }
 
-/// The failure of a response of success that is not what the API promises.
+/// The failure of a successful response that lacks a part which the API promises.
 pub(crate) fn unreadable(service: Service, does: Does, seen: &Response, what: &str) -> Failure {
     let problem = match &seen.text {
         Some(text) => format!("{what}: {}", bounded(text, WORDS)),
@@ -57,7 +57,8 @@ fn code(service: Service, seen: &Response, words: &Words) -> Code {
         401 => Code::Unauthenticated,
         403 | 409 if is_out_of_quota(seen, words) => Code::ResourceExhausted,
         403 => Code::PermissionDenied,
-        // Glance says it with a page. Of nova and neutron, a page comes from something else, which does not know.
+        // Glance answers 404 with an HTML page. A page in place of nova or neutron comes from another server, which does not
+        // know what exists.
         404 if words.by_api || service == Service::Image => Code::NotFound,
         404 => Code::Unavailable,
         406 | 501 => Code::Unimplemented,
@@ -68,7 +69,7 @@ fn code(service: Service, seen: &Response, words: &Words) -> Code {
     }
 }
 
-/// Nova says it with 403, neutron with 409.
+/// Whether a quota is exhausted. Nova answers 403 then, neutron 409.
 fn is_out_of_quota(seen: &Response, words: &Words) -> bool {
     let kind = seen.body["NeutronError"]["type"].as_str().unwrap_or("");
     let text = words.text.to_ascii_lowercase();
@@ -91,7 +92,7 @@ fn words(service: Service, seen: &Response) -> Words {
     }
 }
 
-/// What a page says, or the JSON in its place.
+/// The text of an HTML page, or of the JSON in its place.
 fn page(seen: &Response) -> String {
     if let Some(text) = &seen.text {
         return text.clone();
@@ -115,7 +116,7 @@ fn message(service: Service, seen: &Response, text: &str) -> String {
     message
 }
 
-/// A text of one line and at most so many characters.
+/// The text in one line, cut to at most so many characters.
 pub(crate) fn bounded(text: &str, most: usize) -> String {
     let words: Vec<&str> = text
         .split(|character: char| character.is_whitespace() || character.is_control())

@@ -1,17 +1,17 @@
-//! Ids and MAC addresses, before they become part of a request.
+//! Checks ids and MAC addresses before they become part of a request.
 
 use polity_driver_sdk::prelude::*;
 
-/// The longest id. Those of OpenStack have 36 characters; some flavors and images have longer ones.
+/// The longest id. Usual ids of OpenStack have 36 characters; some flavors and images have longer ids.
 const LONGEST: usize = 255;
 
-/// Whether a text can be an id: one segment of a path that means nothing else (`..`, `a/b`, `a?b`).
+/// Whether a text can be an id: one segment of a path without a special meaning (unlike `..`, `a/b`, `a?b`).
 pub(crate) fn is_id(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=LONGEST).contains(&text.len()) && text.bytes().all(is_plain) && text.bytes().any(|byte| byte != b'.')
 }
 
-/// An id that the caller gives. What cannot be one is the id of nothing.
+/// An id from the arguments. A text that cannot be an id is answered with `not-found`.
 pub(crate) fn given<'a>(id: &'a str, kind: &str) -> Result<&'a str, Failure> {
     match is_id(id) {
         true => Ok(id),
@@ -19,13 +19,13 @@ pub(crate) fn given<'a>(id: &'a str, kind: &str) -> Result<&'a str, Failure> {
     }
 }
 
-/// The failure of a look for something that is not there.
+/// The failure of a read of something that does not exist.
 pub(crate) fn missing(kind: &str, id: &str) -> Failure {
     let shown: String = id.chars().take(100).collect();
     failure(Code::NotFound, format!("there is no {kind} {shown:?}"))
 }
 
-/// A MAC address as neutron writes it: in lower case. `None` if the text is none, or that of no interface.
+/// A MAC address as neutron writes it, in lower case. `None` if the text is not a MAC address, or has only zeros.
 pub(crate) fn mac(text: &str) -> Option<String> {
     let groups: Vec<&str> = text.split(':').collect();
     let is_group = |group: &&str| group.len() == 2 && group.bytes().all(|byte| byte.is_ascii_hexdigit());

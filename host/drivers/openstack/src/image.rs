@@ -22,14 +22,14 @@ pub(crate) async fn bootable(cx: &Context, image: &str) -> Result<(), Failure> {
             Service::Image,
             Does::Read,
             &seen,
-            "it is not of that image",
+            "it shows another image",
         ));
     }
     match seen.body["status"].as_str() {
         Some("active") => Ok(()),
         Some(status) => {
             let status: String = status.chars().take(40).collect();
-            let message = format!("image {image} is {status:?}, not active");
+            let message = format!("image {image} is {status:?}: a boot needs an active image");
             Err(failure(Code::FailedPrecondition, message))
         }
         None => Err(unreadable(Service::Image, Does::Read, &seen, "it has no status")),

@@ -1,21 +1,21 @@
 //! The driver of OpenStack: virtual routers (`router@1`) on nova, neutron and glance.
 //!
 //! ```text
-//! operation → lib.rs → image.rs, port.rs, router.rs, boot.rs, appliance.rs   one function an operation
+//! operation → lib.rs → image.rs, port.rs, router.rs, boot.rs, appliance.rs   one function for each operation
 //!                        → compute.rs, network.rs                            servers and ports, read strictly
 //!                            → api.rs, list.rs                               requests, whole lists
 //!                                → error.rs                                  refusals as failures
 //! lost boot → resolve.rs
 //! ```
 //!
-//! A router is a server of nova. Its metadata says for which object and tenant it was booted, and by which create:
-//! `polity-owner`, `polity-tenant`, `polity-key`. A port of neutron is for a router if its tags say so; operators set
-//! them: see [`Config::tag_prefix`]. What carries no mark, or that of another, is never changed.
+//! A router is a server of nova. Its metadata names the owner and the tenant for which it was booted, and the key of the
+//! create: `polity-owner`, `polity-tenant`, `polity-key`. Tags assign a port of neutron to a router; operators set these
+//! tags: see [`Config::tag_prefix`]. The driver never changes a resource without a mark, or with the mark of another owner.
 //!
-//! Ids of images, flavors, networks and servers are those of OpenStack. Names are used for routers only.
+//! Images, flavors, networks and servers are named by their ids in OpenStack. Only routers are named by name.
 //!
-//! The catalogue of Keystone must give the addresses of neutron and glance without a version in their paths, and that
-//! of nova with it, as OpenStack's installers do.
+//! The catalogue of Keystone must list neutron and glance without a version in the path, and nova with a version, as
+//! OpenStack's installers do.
 
 mod api;
 mod appliance;

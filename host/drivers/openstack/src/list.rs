@@ -1,4 +1,4 @@
-//! Lists, to their end.
+//! Reads lists to their end.
 
 use polity_driver_sdk::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::api::{Service, read};
 use crate::error::{Does, unreadable};
 use crate::id::is_id;
 
-/// The most pages of a list. Nova's have 1,000 servers each. An operation has 32 steps, and may read two lists.
+/// The most pages of a list. A page of nova has 1,000 servers. An operation has 32 steps, and may read two lists.
 const PAGES: usize = 14;
 
 /// A list of a service.
@@ -24,7 +24,7 @@ pub(crate) struct List<'a> {
 }
 
 impl List<'_> {
-    /// All rows. A list that cannot be read to its end is a failure, never a shorter list.
+    /// All rows. If the list cannot be read to its end, this fails, and never returns a shorter list.
     pub(crate) async fn read(&self, cx: &Context) -> Result<Vec<Value>, Failure> {
         let mut rows = Vec::new();
         let mut markers: Vec<String> = Vec::new();
@@ -38,11 +38,13 @@ impl List<'_> {
             }
             let last = found.last().and_then(|row| row["id"].as_str());
             let last = last.filter(|id| is_id(id) && !markers.iter().any(|marker| marker == id));
-            let last = last.ok_or_else(|| self.unreadable(&page, "the list does not go on"))?;
+            let last = last.ok_or_else(|| {
+                self.unreadable(&page, "it promises another page, but its last row has no new id")
+            })?;
             markers.push(last.to_owned());
         }
         let message = format!(
-            "{} has more than {PAGES} pages of {}",
+            "{} has more than {PAGES} pages of {}, the most that one operation reads",
             self.service.name(),
             self.rows
         );
@@ -54,7 +56,7 @@ impl List<'_> {
         for (name, value) in self.query {
             request = request.query(name, *value);
         }
-        // No `limit`: nova leaves servers of cells that are down out of a list with one.
+        // No `limit`: with a limit, nova leaves servers of cells that are down out of the list.
         if let Some(marker) = marker {
             request = request.query("marker", marker);
         }
@@ -67,7 +69,7 @@ impl List<'_> {
         let keep: Vec<&str> = kept.iter().chain([&links]).map(String::as_str).collect();
         let page = read(cx, self.service, request, &keep).await;
         page.map_err(|failure| match failure.code {
-            // A list that is not there says nothing of what would be in it.
+            // If the list itself is not found, nothing is known about its rows, so this must not count as `not-found`.
             Code::NotFound => Failure {
                 code: Code::Unimplemented,
                 ..failure
@@ -80,7 +82,7 @@ impl List<'_> {
         match page.body.get(format!("{}_links", self.rows)) {
             None => Ok(false),
             Some(Value::Array(links)) => Ok(links.iter().any(|link| link["rel"] == "next")),
-            Some(_) => Err(self.unreadable(page, "its links are no list")),
+            Some(_) => Err(self.unreadable(page, "its links are not a list")),
         }
     }
 

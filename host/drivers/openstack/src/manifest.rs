@@ -6,12 +6,13 @@ use polity_driver_sdk::prelude::*;
 
 use crate::Config;
 
-/// How long nova may go on with a boot that the host has given up: the usual limit of the servers in front of it.
+/// How long nova may go on with a boot after the host has given up. This is the usual time limit of the servers in front of
+/// nova.
 pub(crate) const LINGERS: Duration = Duration::from_secs(75);
 /// The port of the management API of a router's VM.
 const MANAGEMENT_PORT: u16 = 5_000;
 
-/// The operations of `router@1`: all.
+/// The operations of `router@1`. The driver has all of them.
 const ROUTER: [&str; 13] = [
     "image.get",
     "port.get",

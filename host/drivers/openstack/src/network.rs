@@ -46,12 +46,12 @@ pub(crate) struct Port {
     pub(crate) addresses: Vec<String>,
 }
 
-/// What has a port.
+/// The holder of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// A server of the operation's object, into which the port is plugged.
+    /// A server of the operation's owner, into which the port is plugged.
     Server(Box<Server>),
-    /// Nothing yet. It was made for the router of this name, of the operation's tenant.
+    /// The port is not plugged in. It is assigned to the router of this name, of the operation's tenant.
     Router(String),
 }
 
@@ -66,8 +66,8 @@ impl Holder {
 }
 
 impl Port {
-    /// The router of the operation's tenant for which it was made, as its tags say. Tags of two tenants or of two
-    /// routers say nothing.
+    /// The router of the operation's tenant to which the tags assign the port. Tags of two tenants or of two routers assign it
+    /// to none.
     pub(crate) fn made_for(&self, cx: &Context, config: &Config) -> Option<&str> {
         let only = |prefix: &str| {
             let mut tags = self.tags.iter().filter_map(|tag| tag.strip_prefix(prefix));
@@ -77,18 +77,18 @@ impl Port {
         only(&config.router_tags()).filter(|router| !router.is_empty())
     }
 
-    /// Whether nova made it for the management of a server: it was not given to the boot.
+    /// Whether nova created the port for the management of a server, because the boot named none.
     pub(crate) fn is_novas_own(&self, cx: &Context, config: &Config) -> bool {
         self.network == config.management_network && self.made_for(cx, config).is_none()
     }
 
-    /// As the catalogue shows a port.
+    /// The port in the form of the catalogue.
     pub(crate) fn shown(&self) -> Value {
         json!({"network": self.network, "mac": self.mac})
     }
 }
 
-/// The port with this MAC address on a network. MAC addresses are unique on a network only.
+/// The port with this MAC address on a network. MAC addresses are unique only within a network.
 pub(crate) async fn find(cx: &Context, network: &str, address: &str) -> Result<Port, Failure> {
     let missing = || {
         failure(
@@ -104,7 +104,9 @@ pub(crate) async fn find(cx: &Context, network: &str, address: &str) -> Result<P
     match found.next() {
         None => Ok(port),
         Some(_) => {
-            let message = format!("network {network:?} has several ports {address}");
+            let message = format!(
+                "network {network:?} has several ports with the MAC address {address}: remove the others"
+            );
             Err(failure(Code::FailedPrecondition, message))
         }
     }
@@ -117,7 +119,7 @@ pub(crate) async fn of_server(cx: &Context, server: &str) -> Result<Vec<Port>, F
     Ok(found)
 }
 
-/// What has a port. That of another object or tenant, and that which is made for no router, is refused.
+/// The holder of a port. Fails if the port belongs to another owner or tenant, or if no router is assigned to it.
 pub(crate) async fn holder(cx: &Context, config: &Config, port: &Port) -> Result<Holder, Failure> {
     if port.device.is_empty() {
         let router = port
@@ -148,11 +150,16 @@ async fn ports(cx: &Context, filters: &[(&str, &str)]) -> Result<Vec<Port>, Fail
     }
     .read(cx)
     .await?;
-    let unreadable = || failure(Code::Internal, "neutron lists a port without what every port has");
+    let unreadable = || {
+        failure(
+            Code::Internal,
+            "neutron lists a port without an id, a network, a MAC address or another required field",
+        )
+    };
     rows.iter().map(|row| port(row).ok_or_else(unreadable)).collect()
 }
 
-/// A port, if the row has all that every port has. `null` stands for no device.
+/// A port, if the row has all fields that every port has. `null` means that there is no device.
 fn port(row: &Value) -> Option<Port> {
     let text = |field: &str| row.get(field)?.as_str().map(str::to_owned);
     let text_or_null = |field: &str| match row.get(field)? {
@@ -177,22 +184,26 @@ fn port(row: &Value) -> Option<Port> {
 }
 
 fn anothers(port: &Port) -> Failure {
-    let message = format!("the port {} belongs to somebody else", port.mac);
+    let message = format!(
+        "the port {} on network {:?} is plugged into a device that does not belong to this router: unplug it there, or name \
+         another port",
+        port.mac, port.network
+    );
     failure(Code::PermissionDenied, message)
 }
 
-/// Says which tags are missing, but not which are there: they may be of another tenant.
+/// Names the tags that are missing, but not the tags that are there: those may name another tenant.
 fn unmarked(cx: &Context, config: &Config, port: &Port) -> Failure {
     let (tenant, router) = (config.tenant_tag(cx.tenant()), config.router_tags());
     let message = format!(
-        "the port {} is not for one router of this tenant: it needs the tags {tenant:?} and {router:?} with the \
-         router's name",
+        "the port {} is not assigned to exactly one router of this tenant: it needs the tags {tenant:?} and {router:?} \
+         followed by the router's name",
         port.mac
     );
     failure(Code::PermissionDenied, message)
 }
 
-/// The address at which a server with these ports is managed.
+/// The address of the management API of a server with these ports.
 pub(crate) fn management_address(ports: &[Port], config: &Config) -> Option<String> {
     let managed = ports
         .iter()

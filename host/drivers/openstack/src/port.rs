@@ -7,7 +7,7 @@ use crate::api::{Service, change};
 use crate::compute;
 use crate::network::{self, Holder, Port};
 
-/// The most ports that one operation gives back. Each takes a step of the operation, which has 32.
+/// The most ports that one operation releases. Each port takes a step, and an operation has 32 steps.
 const GIVEN_BACK: usize = 20;
 
 /// `port.get`
@@ -31,7 +31,7 @@ pub(crate) async fn attach(cx: &Context) -> Result<Value, Failure> {
         .json(&json!({"interfaceAttachment": {"port_id": port.id}}));
     match change(cx, Service::Compute, request, &[]).await {
         Ok(_) => Ok(json!({})),
-        // Somebody was faster. Who it was is seen by the next look.
+        // The port was plugged in meanwhile. The next read shows into which server.
         Err(refusal) if refusal.code == Code::FailedPrecondition && refusal.message.contains("in use") => {
             Err(Failure {
                 code: Code::AlreadyExists,
@@ -42,14 +42,14 @@ pub(crate) async fn attach(cx: &Context) -> Result<Value, Failure> {
     }
 }
 
-/// Succeeds if the router of this name may have the port and it is plugged into nothing.
+/// Succeeds if the router of this name may have the port, and the port is not plugged in.
 pub(crate) async fn free(cx: &Context, config: &Config, port: &Port, router: &str) -> Result<(), Failure> {
     match network::holder(cx, config, port).await? {
         holder if holder.router() != router => {
             let message = format!("the port {} belongs to router {:?}", port.mac, holder.router());
             Err(failure(Code::PermissionDenied, message))
         }
-        // A second server with this port would end in the removal of the port from the first one.
+        // If a second server got this port, nova would remove it from the first server.
         Holder::Server(_) => Err(plugged_in(port)),
         Holder::Router(_) => Ok(()),
     }
@@ -68,7 +68,7 @@ pub(crate) async fn detach(cx: &Context) -> Result<Value, Failure> {
         let message = format!("the port {} is not plugged in", port.mac);
         return Err(failure(Code::NotFound, message));
     }
-    // What is plugged into a server of the object belongs to the object.
+    // A port that is plugged into a server of the owner belongs to the owner.
     let port = cx.owned(&port.id, server.owner.as_deref())?;
     let request =
         Request::change("DELETE", "compute", &port).path(["servers", owned.id(), "os-interface", port.id()]);
@@ -76,9 +76,9 @@ pub(crate) async fn detach(cx: &Context) -> Result<Value, Failure> {
     Ok(json!({}))
 }
 
-/// `router.delete-ports`: unplugs the ports that were made for the router from its servers. It is done in neutron,
-/// because nova unplugs nothing from a server that is being built or that failed. The port that nova made for itself
-/// stays, and goes with the server.
+/// `router.delete-ports`: unplugs the router's own ports from its servers. This is done in neutron, because nova does not unplug
+/// ports from a server that is being built or has failed. The port that nova created for the management stays, and is removed
+/// with the server.
 pub(crate) async fn give_back(cx: &Context) -> Result<Value, Failure> {
     let config = Config::of(cx)?;
     let name = cx.argument("name");
@@ -110,6 +110,8 @@ async fn unplug(cx: &Context, port: &Owned<'_>) -> Result<(), Failure> {
 }
 
 fn too_many() -> Failure {
-    let message = format!("{GIVEN_BACK} ports are given back, and there are more: the next try goes on");
+    let message = format!(
+        "{GIVEN_BACK} ports are released, the most of one operation, and more are left: the next try goes on"
+    );
     failure(Code::Unavailable, message)
 }

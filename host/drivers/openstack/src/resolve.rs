@@ -1,4 +1,4 @@
-//! What became of a boot whose answer was lost.
+//! Finds out the result of a boot whose answer was lost.
 
 use polity_driver_sdk::prelude::*;
 
@@ -6,24 +6,24 @@ use crate::Config;
 use crate::compute::{self, Server};
 use crate::manifest::LINGERS;
 
-/// What a server of the right name is to the boot.
+/// How a server with the right name is related to the boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Is {
-    /// What it created.
+    /// The boot created the server.
     Its,
-    /// Somebody else's.
+    /// The boot did not create the server.
     Anothers,
-    /// Maybe what it created: the reason.
+    /// It is not clear whether the boot created the server, with the reason.
     Unclear(&'static str),
 }
 
-/// A boot, and when its server was created.
+/// A boot, and the times between which its server was created.
 struct Boot<'a> {
     cx: &'a Context,
     entry: &'a Entry,
-    /// No server of it is older.
+    /// The boot cannot have created a server that is older than this.
     earliest: u64,
-    /// A server without marks that is older is not of it: it would have had them by now.
+    /// The boot has not created a server without marks that is older than this: nova would have written the marks by now.
     settled: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) async fn resolve(cx: &Context, entry: &Entry) -> Finding {
     }
 }
 
-/// The id of the server; `None` if every look was complete and there is nothing.
+/// The id of the server; `None` if every read was complete and there is no server.
 async fn look(cx: &Context, entry: &Entry) -> Result<Option<String>, Failure> {
     let boot = Boot::of(cx, entry)?;
     let is_its = |server: &Server| boot.judge(server) == Is::Its;
@@ -50,7 +50,12 @@ async fn look(cx: &Context, entry: &Entry) -> Result<Option<String>, Failure> {
         match boot.judge(server) {
             Is::Anothers => {}
             Is::Its if found.is_none() => found = Some(server.id.clone()),
-            Is::Its => return Err(unclear(server, "is the second one with the key of the boot")),
+            Is::Its => {
+                return Err(unclear(
+                    server,
+                    "is the second server with the key of the boot: look at both, remove one, or use polity resolve",
+                ));
+            }
             Is::Unclear(why) => return Err(unclear(server, why)),
         }
     }
@@ -69,20 +74,24 @@ impl<'a> Boot<'a> {
         })
     }
 
-    /// Nova writes the marks with the server. So a server without them was created by somebody else, or somebody
-    /// has taken them away.
+    /// Nova writes the marks together with the server. So a server without marks was created by someone else, or its marks were
+    /// removed later.
     fn judge(&self, server: &Server) -> Is {
         let is_before = |time: u64| server.created.is_some_and(|created| created < time);
         match server.key.as_deref() {
             Some(key) if key != self.entry.key => Is::Anothers,
-            Some(_) if !server.is_own(self.cx) => {
-                Is::Unclear("has the key of the boot, but is another object's")
-            }
-            Some(_) if is_before(self.earliest) => Is::Unclear("has the key of the boot, but is older"),
+            Some(_) if !server.is_own(self.cx) => Is::Unclear(
+                "has the key of the boot, but the owner mark of another object: correct the mark, or use polity resolve",
+            ),
+            Some(_) if is_before(self.earliest) => Is::Unclear(
+                "has the key of the boot, but is older than the boot: check the clocks, or use polity resolve",
+            ),
             Some(_) => Is::Its,
             None if is_before(self.earliest) => Is::Anothers,
             None if server.owner.is_none() && is_before(self.settled) => Is::Anothers,
-            None => Is::Unclear("has the name of the boot, but not the mark of any"),
+            None => Is::Unclear(
+                "has the name of the router, but no key of a boot: set its marks, remove it, or use polity resolve",
+            ),
         }
     }
 }

@@ -20,8 +20,8 @@ pub(crate) async fn resource(cx: &Context) -> Result<Value, Failure> {
     }
 }
 
-/// Whether neutron has the router. The answer `not-found` ends its VM, so it takes a list that was read whole and in
-/// which every router of the name is marked as that of another tenant.
+/// Whether neutron has the router. After the answer `not-found` the VM is removed. So this answer needs a list that was read to
+/// its end, in which every router of this name has the tag of another tenant.
 async fn in_neutron(cx: &Context, config: &Config) -> Result<Value, Failure> {
     let name = cx.argument("name");
     let rows = List {
@@ -58,7 +58,9 @@ async fn in_neutron(cx: &Context, config: &Config) -> Result<Value, Failure> {
         false => Err(missing("router", name)),
         true => {
             let tag = config.tenant_tag(cx.tenant());
-            let message = format!("neutron has a router {name:?} without the tag of a tenant, as {tag:?}");
+            let message = format!(
+                "neutron has a router {name:?} without the tag of a tenant: set a tag such as {tag:?} on it"
+            );
             Err(failure(Code::FailedPrecondition, message))
         }
     }
@@ -88,13 +90,13 @@ pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
         "id": server.id,
         "status": status,
         "createdAt": created,
-        // A server has addresses before it is built, and again while it is rebuilt.
+        // While a server is built or rebuilt, it has addresses already, but does not answer yet.
         "managed": is_reachable && status != "BUILD",
         "ports": shown,
     }))
 }
 
-/// The router's server. If there are several, the one that works, then the oldest.
+/// The router's server. If there are several, a server that works comes first, then the oldest.
 async fn by_name(cx: &Context, name: &str) -> Result<Server, Failure> {
     let servers = compute::of_name(cx, name, |server| server.is_own(cx)).await?;
     let own = servers.into_iter().filter(|server| server.is_own(cx));
@@ -110,7 +112,7 @@ async fn by_name(cx: &Context, name: &str) -> Result<Server, Failure> {
     best.ok_or_else(|| missing("router", name))
 }
 
-/// The status in the words of the catalogue. A server in error is one that is off: it neither runs nor is built.
+/// The status in the words of the catalogue. A server in error counts as off, because it neither runs nor is being built.
 fn status(server: &Server) -> Result<&'static str, Failure> {
     if server.is_leaving() {
         return Ok("DELETING");

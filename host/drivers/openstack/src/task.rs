@@ -1,13 +1,14 @@
-//! `task.get`. The only tasks are configurations that an appliance has taken: the id of one says all of it.
+//! `task.get`. The only tasks are configurations that an appliance has accepted. The id of such a task contains everything
+//! about it.
 
 use polity_driver_sdk::prelude::*;
 
 use crate::id::{is_id, missing};
 
-/// How the id of such a task begins.
+/// The beginning of the id of such a task.
 const PUSHED: &str = "pushed";
 
-/// The id of the task of a configuration that a server has taken: `pushed:SERVER:OWNER`.
+/// The id of the task of a configuration that a server has accepted: `pushed:SERVER:OWNER`.
 pub(crate) fn pushed(cx: &Context, server: &str) -> String {
     format!("{PUSHED}:{server}:{}", cx.owner())
 }

@@ -1,6 +1,6 @@
 //! Times as nova writes them: `2026-11-21T10:00:00Z`.
 
-/// Milliseconds since 1970-01-01T00:00:00Z of a time in UTC; `None` if the text is none from that year on.
+/// The milliseconds since 1970-01-01T00:00:00Z of a time in UTC; `None` if the text is not a time since 1970.
 pub(crate) fn unix_ms(text: &str) -> Option<u64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
@@ -18,7 +18,7 @@ pub(crate) fn unix_ms(text: &str) -> Option<u64> {
     })
 }
 
-/// Numbers of these lengths, between separators.
+/// Numbers with these numbers of digits, between separators.
 fn numbers<const N: usize>(text: &str, separator: char, lengths: [usize; N]) -> Option<[u64; N]> {
     let parts: Vec<&str> = text.split(separator).collect();
     let parts: [&str; N] = parts.try_into().ok()?;
@@ -30,7 +30,7 @@ fn numbers<const N: usize>(text: &str, separator: char, lengths: [usize; N]) -> 
     Some(numbers)
 }
 
-/// Days since 1970-01-01. Years begin in March, so that a leap day is the last day of one.
+/// Days since 1970-01-01. Years are counted from March, so that a leap day is the last day of a year.
 fn days(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = match month {
         1 | 2 => (year - 1, month + 9),

@@ -1,4 +1,4 @@
-//! The types and functions that `wit-bindgen` generates from `wit/driver`. The package of this crate has that file too: `wit/` leads to it.
+//! The types and functions that `wit-bindgen` generates from `wit/driver`. `wit/` in this crate links to that folder, so that the package contains it.
 #![allow(missing_docs, reason = "documented in wit/driver/driver.wit")]
 
 wit_bindgen::generate!({

@@ -21,9 +21,9 @@ pub struct Context {
     arguments: Value,
     config: Value,
     session: Value,
-    /// For each exchange, whether this run has used it as the response to a change.
+    /// For each exchange, whether this step has used it already. A second change needs a response of its own.
     used: Vec<Cell<bool>>,
-    /// The reads that have no response, each once, and the changes, in the order in which they were awaited.
+    /// The reads without a response, each once, and the changes without a response, in the order in which they were awaited.
     pub(crate) reads: RefCell<Vec<HttpRequest>>,
     pub(crate) changes: RefCell<Vec<HttpRequest>>,
 }
@@ -31,9 +31,9 @@ pub struct Context {
 /// The response to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Response {
-    /// The status of HTTP.
+    /// The HTTP status.
     pub status: u16,
-    /// What is kept of the body: see [`Request::keep`].
+    /// The kept parts of the body: see [`Request::keep`].
     pub body: Value,
     /// The beginning of a body that is neither JSON nor XML.
     pub text: Option<String>,
@@ -41,20 +41,20 @@ pub struct Response {
 }
 
 impl Response {
-    /// A header, by its name in small letters. Only some reach a driver.
+    /// A header, by its name in small letters. Only some headers reach a driver.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// How long the server asks to wait, in milliseconds: `Retry-After` in seconds, and at most an hour of them. A
-    /// date is not read.
+    /// How long the server asks to wait, in milliseconds: the seconds of `Retry-After`, at most an hour. A date in
+    /// `Retry-After` is not read.
     pub fn retry_after(&self) -> Option<u64> {
         let seconds: u64 = self.header("retry-after")?.trim().parse().ok()?;
         Some(seconds.min(LONGEST_WAIT) * 1_000)
     }
 
-    /// Whether the status is one of success.
+    /// Whether the status is 2xx.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -89,7 +89,7 @@ impl Context {
         &self.call.operation
     }
 
-    /// The arguments, checked against the catalogue's schema. Where one is sealed, an object stands in its place.
+    /// The arguments, checked against the catalogue's schema. An object stands in the place of each sealed argument.
     pub fn arguments(&self) -> &Value {
         &self.arguments
     }
@@ -99,19 +99,19 @@ impl Context {
         T::deserialize(&self.arguments).map_err(|e| failure(Code::InvalidArgument, e.to_string()))
     }
 
-    /// A text among the arguments, by its dotted path; empty if it is not there.
+    /// A text among the arguments, by its dotted path; empty if the argument is missing.
     pub fn argument(&self, path: &str) -> &str {
         tree_at(&self.arguments, path)
             .and_then(Value::as_str)
             .unwrap_or("")
     }
 
-    /// Whether an argument is there.
+    /// Whether an argument is present and not null.
     pub fn has(&self, path: &str) -> bool {
         tree_at(&self.arguments, path).is_some_and(|value| !value.is_null())
     }
 
-    /// The value of a sealed argument, which the host puts in; `None` if it is not there.
+    /// The value of a sealed argument, which the host puts into the request; `None` if the argument is missing.
     pub fn sealed(&self, path: &str) -> Option<Text> {
         self.has(path).then(|| {
             Text::Sealed(Sealed {
@@ -121,17 +121,17 @@ impl Context {
         })
     }
 
-    /// The uid of the object for which the operation is.
+    /// The uid of the owner: the object for which the operation is performed.
     pub fn owner(&self) -> &str {
         &self.call.owner
     }
 
-    /// The tenant of that object.
+    /// The tenant of the owner.
     pub fn tenant(&self) -> &str {
         &self.call.tenant
     }
 
-    /// The key of a create, with which it is marked.
+    /// The key of a create, with which the driver marks the created object.
     pub fn key(&self) -> &str {
         &self.call.key
     }
@@ -147,18 +147,19 @@ impl Context {
             .map_err(|e| failure(Code::InvalidArgument, format!("configuration: {e}")))
     }
 
-    /// What the login said: principal, account, project, region.
+    /// The attributes of the login: principal, account, project, region.
     pub fn session(&self) -> &Value {
         &self.session
     }
 
-    /// An id that may be changed: `stamp` is the owner that stands at it in the cloud.
+    /// The id of a resource that may be changed. `stamp` is the owner in the marks of the resource, as read from the cloud.
+    /// Fails if the owner of the operation is another.
     pub fn owned<'a>(&self, id: &'a str, stamp: Option<&str>) -> Result<Owned<'a>, Failure> {
         owned::check(id, stamp, self.owner())
     }
 
     /// Sends a request when the returned future is awaited. Equal reads share one response. A response of any
-    /// status is one; a failure says that there is none.
+    /// status is `Ok`; a failure means that there is no response.
     pub fn send(&self, request: Request) -> Sending<'_> {
         Sending {
             cx: self,
@@ -167,7 +168,7 @@ impl Context {
         }
     }
 
-    /// The response to a request, if there is one by now. Otherwise the request is registered.
+    /// The response to a request, if there is one already. Otherwise registers the request.
     fn response(&self, request: &HttpRequest, register: bool) -> Option<Result<Response, Failure>> {
         let is_read = request.effect == Effect::Read;
         let found = self

@@ -15,7 +15,7 @@ impl Form {
         Form::default()
     }
 
-    /// With a field more.
+    /// With one more field.
     #[must_use]
     pub fn field(mut self, name: impl Into<String>, value: impl Into<Text>) -> Self {
         self.push(name, value);
@@ -38,7 +38,7 @@ impl Form {
     }
 }
 
-/// Every byte but letters, digits and `-_.~` as `%XX`: what all servers read alike.
+/// Encodes every byte except letters, digits and `-_.~` as `%XX`, which all servers read in the same way.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

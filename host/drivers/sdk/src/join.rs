@@ -18,7 +18,7 @@ pub async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut first, mut second) = (None, None);
     poll_fn(|task| {
-        // Both are polled, ready or not, so that each registers its request.
+        // Both are polled, even if one is not ready, so that each registers its request.
         if first.is_none() {
             first = ready(a.as_mut().poll(task));
         }
@@ -56,7 +56,7 @@ impl<F: Future> Unpin for All<F> {}
 impl<F: Future> Future for All<F> {
     type Output = Vec<F::Output>;
 
-    /// Polls each, ready or not, so that each registers its request.
+    /// Polls every future, even if one is not ready, so that each registers its request.
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         let mut ready = true;
         for slot in &mut self.0 {

@@ -1,8 +1,8 @@
-//! What authors of drivers depend on.
+//! The SDK for authors of drivers.
 //!
 //! A driver turns an operation of a cloud into HTTP requests, and their responses into the operation's answer. It
-//! is a pure function that is called again from the top with what was sent so far; this crate makes that look like
-//! ordinary code: a driver sends requests and awaits the responses.
+//! is a pure function: the host calls it again from the top, with all exchanges so far. With this crate a driver
+//! looks like ordinary code that sends requests and awaits the responses.
 //!
 //! ```
 //! use polity_driver_sdk::prelude::*;
@@ -39,7 +39,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! The README of this crate is a whole driver, step by step. [`mod@test`] plays a server, and holds a driver to the rules that the host holds it to.
+//! The README of this crate builds a whole driver, step by step. [`mod@test`] plays a server to a driver, and checks the rules of the host.
 
 // The macros of this crate name it from outside and from inside.
 extern crate self as polity_driver_sdk;
@@ -70,19 +70,19 @@ pub use step::step;
 
 use std::future::Future;
 
-/// A driver: what it is, and how it performs and resolves operations.
+/// A driver: its manifest, and how it performs and resolves operations.
 pub trait Driver {
-    /// What it is. Constant.
+    /// The manifest. It must always be the same.
     fn manifest() -> Manifest;
 
-    /// Performs an operation. For one that creates, up to its answer.
+    /// Performs an operation. For an operation that creates, this includes the request that creates and its answer.
     fn perform(cx: &Context) -> impl Future<Output = Result<serde_json::Value, Failure>>;
 
-    /// Finds what became of a create whose answer was lost, with reads alone.
+    /// Finds out the result of a create whose answer was lost. It may send only reads.
     fn resolve(cx: &Context, entry: &Entry) -> impl Future<Output = Finding>;
 }
 
-/// A failure with nothing to wait for.
+/// A failure that asks for no wait and is not doubtful.
 pub fn failure(code: Code, message: impl Into<String>) -> Failure {
     Failure {
         code,
@@ -92,7 +92,7 @@ pub fn failure(code: Code, message: impl Into<String>) -> Failure {
     }
 }
 
-/// The failure of an operation that a driver does not have.
+/// The failure of an operation that a driver does not implement.
 pub fn unknown_operation(name: &str) -> Failure {
     failure(
         Code::Unimplemented,
@@ -100,7 +100,7 @@ pub fn unknown_operation(name: &str) -> Failure {
     )
 }
 
-/// What most drivers use.
+/// The items that most drivers use.
 pub mod prelude {
     pub use crate::join::{join, join_all};
     pub use crate::{
@@ -110,7 +110,7 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 }
 
-/// Makes a driver a component: its exports. Natively it adds nothing.
+/// Exports a driver as a component. In a native build it does nothing.
 #[macro_export]
 macro_rules! driver {
     ($driver:ty) => {
@@ -137,7 +137,7 @@ macro_rules! driver {
     };
 }
 
-/// Says the message and the place of a panic to the host before the trap.
+/// Reports the message and the place of a panic to the host before the trap.
 #[doc(hidden)]
 #[cfg(target_arch = "wasm32")]
 pub fn say_panics() {

@@ -1,11 +1,11 @@
-//! Ids of things that may be changed.
+//! Ids of resources that may be changed.
 
 use std::fmt;
 
 use crate::{Code, Failure, failure};
 
-/// The id of a thing that carries the mark of the operation's owner. Only [`Context::owned`](crate::Context::owned)
-/// makes one, and no request that changes something can be made without.
+/// The id of a resource that carries the mark of the operation's owner. Only [`Context::owned`](crate::Context::owned)
+/// makes an `Owned`, and every request that changes something needs one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owned<'a> {
     id: &'a str,
@@ -29,7 +29,9 @@ pub(crate) fn check<'a>(id: &'a str, stamp: Option<&str>, owner: &str) -> Result
         Some(stamp) if stamp == owner && !owner.is_empty() => Ok(Owned { id }),
         _ => Err(failure(
             Code::PermissionDenied,
-            format!("{id} does not belong to this object"),
+            format!(
+                "{id} does not belong to this object: its owner mark in the cloud is missing or names another object"
+            ),
         )),
     }
 }

@@ -6,12 +6,12 @@ use crate::form::Form;
 use crate::xml::Element;
 use crate::{Effect, HttpRequest, Owned, Part, Piece, Replacement, Sealed, Transform};
 
-/// A text of a body: one that the driver knows, or one that the host puts in.
+/// A text in a body: a text that the driver knows, or a sealed value that the host puts in.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Text {
     /// A text that the driver knows.
     Plain(String),
-    /// A text that it does not see. [`Context::sealed`](crate::Context::sealed) makes one.
+    /// A text that the driver does not see. [`Context::sealed`](crate::Context::sealed) makes one.
     Sealed(Sealed),
 }
 
@@ -22,7 +22,7 @@ impl<T: Into<String>> From<T> for Text {
 }
 
 impl Text {
-    /// The text in base64. A text that the driver knows is left to the host too, which does it anyway.
+    /// The text in base64. The host encodes it, also if the driver knows the text.
     #[must_use]
     pub fn base64(self) -> Self {
         self.then(Transform::Base64)
@@ -44,7 +44,7 @@ impl Text {
         Text::Sealed(sealed)
     }
 
-    /// This text and then another. The other must not be transformed, because a transformation is of the whole.
+    /// This text, followed by another. Neither may be transformed already, because a transformation applies to the whole text.
     #[must_use]
     pub fn and(self, other: Text) -> Self {
         let (mut sealed, other) = (self.sealed(), other.sealed());
@@ -82,7 +82,7 @@ impl Pieces {
         }
     }
 
-    /// A text, escaped for where it stands: by the driver if it knows it, else by the host.
+    /// A text, escaped for its place. The driver escapes a text that it knows; the host escapes a sealed text.
     pub(crate) fn escaped(&mut self, text: &Text, escape: impl Fn(&str) -> String, by_host: Transform) {
         match text {
             Text::Plain(text) => self.text(&escape(text)),
@@ -91,7 +91,7 @@ impl Pieces {
     }
 }
 
-/// A request to an endpoint. Those of [`get`](Request::get) and [`search`](Request::search) read.
+/// A request to an endpoint. [`get`](Request::get) and [`search`](Request::search) make requests that read.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct Request(HttpRequest);
@@ -111,33 +111,33 @@ impl Request {
         })
     }
 
-    /// Reads.
+    /// A request that reads.
     pub fn get(endpoint: &str) -> Self {
         Self::new(Effect::Read, "GET", endpoint)
     }
 
-    /// Reads by `POST`, as APIs with one URL do.
+    /// A request that reads by `POST`, as in APIs with one URL.
     pub fn search(endpoint: &str) -> Self {
         Self::new(Effect::Read, "POST", endpoint)
     }
 
-    /// Creates what the operation creates. An operation sends one such request.
+    /// The request that creates. An operation sends at most one.
     pub fn create(method: &str, endpoint: &str) -> Self {
         Self::new(Effect::Create, method, endpoint)
     }
 
-    /// Changes what belongs to the owner.
+    /// A request that changes a resource of the owner.
     pub fn change(method: &str, endpoint: &str, _: &Owned<'_>) -> Self {
         Self::new(Effect::Change, method, endpoint)
     }
 
-    /// The IP address of a dynamic endpoint.
+    /// The IP address, for a dynamic endpoint.
     pub fn at(mut self, address: &str) -> Self {
         self.0.address = Some(address.to_owned());
         self
     }
 
-    /// The segments of the path, below that of the endpoint. The host encodes them.
+    /// The segments of the path, below the path of the endpoint. The host encodes them.
     pub fn path<S: Into<String>>(mut self, segments: impl IntoIterator<Item = S>) -> Self {
         self.0.path.extend(segments.into_iter().map(Into::into));
         self
@@ -155,7 +155,8 @@ impl Request {
         self
     }
 
-    /// What is kept of the response: dotted paths through lists. Nothing else reaches the driver or a recording.
+    /// The parts of the response that are kept, as dotted paths that go through lists. Nothing else reaches the driver or a
+    /// recording.
     pub fn keep<S: Into<String>>(mut self, paths: impl IntoIterator<Item = S>) -> Self {
         self.0.keep.extend(paths.into_iter().map(Into::into));
         self
@@ -166,7 +167,7 @@ impl Request {
         self.json_with(body, &[])
     }
 
-    /// A JSON body in which texts stand at these dotted paths, whose objects are in the body.
+    /// A JSON body with these texts at these dotted paths. The body must contain the object at the beginning of each path.
     pub fn json_with(self, body: &Value, texts: &[(&str, Text)]) -> Self {
         let mut pieces = Pieces::default();
         write(body, "", texts, &mut pieces);
@@ -194,7 +195,7 @@ impl Request {
     }
 }
 
-/// Writes JSON with the texts at their places.
+/// Writes JSON with the texts at their paths.
 fn write(value: &Value, at: &str, texts: &[(&str, Text)], out: &mut Pieces) {
     let below = |field: &str| match at {
         "" => field.to_owned(),

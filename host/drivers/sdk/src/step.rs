@@ -24,7 +24,7 @@ pub fn step<D: Driver>(call: Call) -> Outcome {
     }
 }
 
-/// Polls once: what is missing is registered by then.
+/// Polls once. Each request without a response is registered then.
 fn run<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut task = task::Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut task) {
@@ -33,7 +33,7 @@ fn run<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// All reads, and if none is missing the first change alone.
+/// Sends all registered reads. If there are none, sends only the first registered change.
 fn send(cx: &Context) -> Outcome {
     let reads = cx.reads.take();
     if !reads.is_empty() {
@@ -43,7 +43,7 @@ fn send(cx: &Context) -> Outcome {
 }
 
 impl From<Failure> for Finding {
-    /// A look that failed tells nothing.
+    /// A look that failed cannot tell the result of a create.
     fn from(failure: Failure) -> Self {
         Finding::CannotTell(failure)
     }

@@ -1,4 +1,4 @@
-//! A server that a test plays, and the rules that the host holds a driver to.
+//! A test kit: a test plays the server, and the kit checks the rules of the host.
 //!
 //! ```
 //! # use polity_driver_sdk::prelude::*;
@@ -31,7 +31,7 @@ use crate::{
     Transform, step,
 };
 
-/// The most steps of an operation, as the host has it.
+/// The most steps of an operation. The host has the same limit.
 const STEPS: usize = 32;
 
 /// The response of a server.
@@ -40,7 +40,7 @@ pub struct Reply {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-    /// Why there is none.
+    /// Why there is no response.
     lost: Option<Failure>,
 }
 
@@ -60,7 +60,7 @@ impl Reply {
         Reply::new(status, body.to_string())
     }
 
-    /// No response. Of a change, the operation ends there.
+    /// No response. If the request is a change, the operation ends with this failure.
     pub fn lost(failure: Failure) -> Self {
         Reply {
             lost: Some(failure),
@@ -76,29 +76,29 @@ impl Reply {
     }
 }
 
-/// An object whose operations a test performs, and the server that it plays to them.
+/// An object whose operations a test performs, and the server that answers them.
 pub struct Play<S> {
     server: S,
-    /// The owner of what is created. The default is `owner-1`.
+    /// The owner of the operations. The default is `owner-1`.
     pub owner: String,
     /// The tenant. The default is `tenant-1`.
     pub tenant: String,
     /// The key of creates. The default is `key-1`.
     pub key: String,
-    /// Milliseconds since 1970-01-01T00:00:00Z.
+    /// The present time, in milliseconds since 1970-01-01T00:00:00Z.
     pub now: u64,
     /// The configuration of the connection.
     pub config: Value,
-    /// What the login said.
+    /// The attributes of the login.
     pub session: Value,
     /// The values of sealed arguments, by dotted path.
     pub secrets: BTreeMap<String, String>,
-    /// What was sent, in order.
+    /// The requests that were sent, in order.
     pub sent: Vec<HttpRequest>,
 }
 
 impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
-    /// An object of its own in front of this server.
+    /// A new object in front of this server.
     pub fn new(server: S) -> Self {
         Play {
             server,
@@ -113,7 +113,7 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
         }
     }
 
-    /// Performs an operation. A create is prepared with another key first, as the host does it.
+    /// Performs an operation. As in the host, a create is first prepared with another key.
     ///
     /// # Panics
     /// The driver breaks a rule of the host.
@@ -129,7 +129,7 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
     /// Resolves a create.
     ///
     /// # Panics
-    /// The driver breaks a rule of the host: it sends something that is no read.
+    /// The driver breaks a rule of the host: it sends a request that is not a read.
     pub fn resolve<D: Driver>(&mut self, operation: &str, entry: Entry) -> Finding {
         match self.run::<D>(operation, Task::Resolve(entry)) {
             Outcome::Resolved(finding) => finding,
@@ -137,7 +137,7 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
         }
     }
 
-    /// The entry of a create of this intent, with the key of this play, made a minute ago.
+    /// The entry of a create with this intent and the key of this play. It is a minute old.
     pub fn entry(&self, intent: &str) -> Entry {
         Entry {
             intent: intent.to_owned(),
@@ -149,17 +149,17 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
         }
     }
 
-    /// The requests that were sent so far that were no reads.
+    /// The changes and creates among the requests that were sent so far.
     pub fn changes(&self) -> impl Iterator<Item = &HttpRequest> {
         self.sent.iter().filter(|request| request.effect != Effect::Read)
     }
 
-    /// Performs operations that name what belongs to this object as other owners would, of the same tenant and of
-    /// another. Every operation of the driver is to be among `names` or `others`; those among `others` name nothing of an object's
-    /// own.
+    /// Checks that other owners cannot change what belongs to this object. Performs the operations in `names`, whose arguments
+    /// name resources of this object, as another owner: of the same tenant, and of another tenant. Operations that cannot name
+    /// such a resource are in `others`. Every operation of the driver must be in one of the two lists.
     ///
     /// # Panics
-    /// One of them sends a request that changes or creates something, or an operation of the driver is missing.
+    /// An operation sends a request that changes or creates something, or an operation of the driver is in neither list.
     pub fn is_left_alone_by_others<D: Driver>(&mut self, names: &[(&str, Value)], others: &[&str]) {
         let implements = D::manifest().implements;
         let implemented: BTreeSet<&str> = implements
@@ -209,21 +209,28 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
             let Outcome::Send(requests) = outcome else {
                 return outcome;
             };
-            assert!(!requests.is_empty(), "{operation} neither sends nor ends");
+            assert!(
+                !requests.is_empty(),
+                "{operation} returned neither a request nor an answer: the driver awaits something other than a request"
+            );
             if requests.iter().any(|request| request.effect != Effect::Read) {
-                assert_eq!(requests.len(), 1, "a change is sent alone");
-                assert!(matches!(task, Task::Perform(_)), "resolving changes nothing");
+                assert_eq!(requests.len(), 1, "a change or create must be sent alone");
+                assert!(matches!(task, Task::Perform(_)), "resolve may send only reads");
             }
             for request in requests {
                 if request.effect == Effect::Create {
-                    assert!(!created, "one request creates");
+                    assert!(!created, "an operation may send only one create");
                     created = true;
                     let prepared = step::<D>(call("00000000-0000-0000-0000-000000000000"));
                     let ready = matches!(&prepared, Outcome::Send(ready) if ready.len() == 1 && ready[0].effect == Effect::Create);
-                    assert!(ready, "a create is ready whatever its key is: {prepared:?}");
+                    assert!(
+                        ready,
+                        "with the key of a prepared create, the driver must send the create too: {prepared:?}"
+                    );
                 }
                 let endpoint = endpoints.get(&request.endpoint);
-                let endpoint = endpoint.unwrap_or_else(|| panic!("no endpoint {}", request.endpoint));
+                let endpoint =
+                    endpoint.unwrap_or_else(|| panic!("the manifest has no endpoint {}", request.endpoint));
                 assert_eq!(
                     endpoint.dynamic.is_some(),
                     request.address.is_some(),
@@ -252,15 +259,15 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
         panic!("{operation} takes more than {STEPS} steps");
     }
 
-    /// A body as a server gets it, with the values of this play's secrets in it.
+    /// The body of a request as the server gets it, with the values of [`secrets`](Play::secrets) in it.
     ///
     /// # Panics
-    /// The body names a secret that this play has not.
+    /// The body names a sealed argument that is not in `secrets`.
     pub fn body(&self, request: &HttpRequest) -> String {
         let value = |path: &str| {
             let value = self.secrets.get(path);
             value
-                .unwrap_or_else(|| panic!("no value for the sealed argument {path}"))
+                .unwrap_or_else(|| panic!("no value for the sealed argument {path}: add it to secrets"))
                 .clone()
         };
         let part = |part: &Part| match part {
@@ -273,7 +280,7 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
         let sealed = |sealed: &Sealed| {
             let text: String = sealed.parts.iter().map(part).collect();
             sealed.then.iter().fold(text, |text, transform| match transform {
-                // Shown as it is: what a test looks for can be read.
+                // Not encoded, so that a test can read the text.
                 Transform::Base64 => format!("base64({text})"),
                 Transform::Json | Transform::Xml | Transform::Form => text,
             })

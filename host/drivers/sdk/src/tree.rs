@@ -1,9 +1,8 @@
-//! Reading of responses that were XML: an element is an object whose fields are lists of elements, and its text is
-//! the field `$text`.
+//! Reads XML responses. An element is an object whose fields are lists of elements; its text is the field `$text`.
 
 use serde_json::Value;
 
-/// The elements at a path (`Envelope/Body/Fault`), through every element on the way.
+/// The elements at a path (`Envelope/Body/Fault`), below all elements on the way.
 pub fn all<'a>(from: &'a Value, path: &str) -> Vec<&'a Value> {
     path.split('/').fold(vec![from], |found, name| {
         let children = found

@@ -1,4 +1,4 @@
-//! XML that is sent. Nothing else makes XML, so no text of an argument can become an element.
+//! Makes the XML that is sent. No other code makes XML, so no text of an argument can become an element.
 
 use crate::Transform;
 use crate::request::{Pieces, Text};
@@ -81,7 +81,7 @@ impl Element {
     }
 }
 
-/// Text as XML has it. Characters that XML 1.0 does not have become the replacement character.
+/// Text, escaped for XML. Characters that XML 1.0 does not allow become the replacement character.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

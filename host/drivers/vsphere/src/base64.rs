@@ -1,4 +1,4 @@
-//! Standard base64 with padding, of texts that the driver knows. What it does not see, the host encodes.
+//! Standard base64 with padding, for texts that the driver knows. The host encodes sealed texts.
 
 /// The characters of the 64 values.
 const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -22,7 +22,7 @@ pub(crate) fn encode(text: &str) -> String {
     out
 }
 
-/// The text that stands in base64; `None` if it is not base64, or no text.
+/// The decoded text; `None` if the input is not base64, or if the result is not text.
 pub(crate) fn decode(encoded: &str) -> Option<String> {
     let encoded: Vec<u8> = encoded
         .bytes()

@@ -1,4 +1,4 @@
-//! The operations that change a VM. Each answers the task that does it.
+//! The operations that change a VM. Each answers the id of its task.
 
 use polity_driver_sdk::prelude::*;
 use polity_driver_sdk::xml::Element;
@@ -10,7 +10,7 @@ use crate::services::Services;
 use crate::soap::{Call, lacking};
 use crate::{base64, vm};
 
-/// `vm.reconfigure`: the metadata, for the next time that the guest reads it.
+/// `vm.reconfigure`: sets the metadata. The guest sees it when it reads the metadata again.
 pub(crate) async fn reconfigure(cx: &Context) -> Result<Value, Failure> {
     let metadata = base64::encode(cx.argument("metadata"));
     let spec = Element::new("spec")
@@ -29,7 +29,7 @@ pub(crate) async fn power_off(cx: &Context) -> Result<Value, Failure> {
     submit(cx, "PowerOffVM_Task", None).await
 }
 
-/// `vm.destroy`: the VM and its disks.
+/// `vm.destroy`: removes the VM and its disks.
 pub(crate) async fn destroy(cx: &Context) -> Result<Value, Failure> {
     submit(cx, "Destroy_Task", None).await
 }

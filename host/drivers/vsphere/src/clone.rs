@@ -16,14 +16,14 @@ use crate::template;
 
 /// The type of folders.
 pub(crate) const FOLDER: &str = "Folder";
-/// The types of what a VM gets its CPUs and memory from. The last two have a pool of their own.
+/// The types of objects that give a VM its CPUs and memory. The last two types have a resource pool of their own.
 const POOLS: [&str; 4] = [
     "ResourcePool",
     "VirtualApp",
     "ComputeResource",
     "ClusterComputeResource",
 ];
-/// The pool of a cluster or host.
+/// The root resource pool of a cluster or host.
 const ROOT_POOL: Property = Property::of("resourcePool", &["$text", "@type"]);
 
 const METHOD: &str = "CloneVM_Task";
@@ -72,13 +72,13 @@ pub(crate) async fn clone(cx: &Context) -> Result<Value, Failure> {
     started(METHOD, &call.create(cx).await?)
 }
 
-/// The path of each thing that a clone takes.
+/// The inventory paths of everything that a clone needs.
 struct Paths<'a> {
     template: String,
     folder: String,
     pool: String,
     datastore: Option<String>,
-    /// Each with its name.
+    /// The networks, each with its name and its path.
     networks: Vec<(&'a str, String)>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Paths<'a> {
         let pool = config::or_default(&arguments.resource_pool, &config.resource_pool);
         let pool = pool.ok_or_else(|| {
             let message =
-                "no resource pool: name one in the arguments or in the configuration of the connection";
+                "the clone has no resource pool: name one in the arguments or in the configuration of the connection";
             failure(Code::InvalidArgument, message)
         })?;
         let datastore = config::or_default(&arguments.datastore, &config.datastore);
@@ -122,7 +122,7 @@ pub(crate) fn folder_path(
     datacenter.path(Branch::Vm, folder)
 }
 
-/// What stands at the paths.
+/// The objects at the paths.
 struct Found {
     template: Moid,
     folder: Moid,
@@ -172,7 +172,7 @@ fn as_no_template(failure: Failure, name: &str) -> Failure {
     }
 }
 
-/// The pool itself, or that of the cluster or host that was named in its place.
+/// The resource pool itself, or the root pool of the cluster or host that was named in its place.
 async fn root_pool(cx: &Context, services: &Services, pool: &Moid) -> Result<Moid, Failure> {
     if !POOLS[2..].contains(&pool.kind.as_str()) {
         return Ok(pool.clone());

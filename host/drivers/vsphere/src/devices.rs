@@ -5,7 +5,7 @@ use polity_driver_sdk::prelude::*;
 use crate::moid::plain;
 use crate::properties::{Object, Property};
 
-/// The devices, with what is needed of disks and network cards.
+/// The devices, with the fields of disks and network cards that the driver needs.
 pub(crate) const DEVICES: Property = Property::of(
     "config.hardware.device",
     &[
@@ -35,7 +35,7 @@ impl<'a> Device<'a> {
         plain(self.0.get("@type").and_then(Value::as_str).unwrap_or(""))
     }
 
-    /// The type of what stands behind it.
+    /// The type of the backing: what the device is connected to or stored in.
     pub(crate) fn backing(&self) -> &'a str {
         let backing = tree::first(self.0, "backing");
         plain(
@@ -45,33 +45,33 @@ impl<'a> Device<'a> {
         )
     }
 
-    /// A text of it, by its path.
+    /// A text of the device, by its path.
     pub(crate) fn text(&self, path: &str) -> &'a str {
         tree::text(self.0, path)
     }
 
-    /// A number of it, by its path.
+    /// A number of the device, by its path.
     pub(crate) fn number(&self, path: &str) -> Option<i64> {
         self.text(path).parse().ok()
     }
 
-    /// Whether it is a network card. There are many types of them; no other device has an address.
+    /// Whether the device is a network card. There are many types of network cards, but no other device has an address.
     pub(crate) fn is_card(&self) -> bool {
         ["macAddress", "addressType"]
             .iter()
             .any(|path| !self.text(path).is_empty())
     }
 
-    /// Whether it is a disk.
+    /// Whether the device is a disk.
     pub(crate) fn is_disk(&self) -> bool {
         self.kind() == "VirtualDisk"
     }
 }
 
-/// The devices of a VM, of which [`DEVICES`] was read. Every VM has some.
+/// The devices of a VM whose [`DEVICES`] were read. Every VM has devices, so none is a failure.
 pub(crate) fn read(object: &Object) -> Result<Vec<Device<'_>>, Failure> {
     let devices = object.value(&DEVICES)?.ok_or_else(|| {
-        let message = format!("the devices of VM {} cannot be read now", object.of.id);
+        let message = format!("vCenter does not show the devices of VM {} now", object.of.id);
         failure(Code::Unavailable, message)
     })?;
     Ok(tree::all(devices, "VirtualDevice")

@@ -1,23 +1,23 @@
-//! Faults of vCenter as failures.
+//! Turns faults of vCenter into failures.
 
 use polity_driver_sdk::prelude::*;
 
 use crate::moid::plain;
 
-/// The most characters of a server's words that a message has.
+/// How many characters of a server's text a message repeats at most.
 const WORDS: usize = 400;
 
-/// What a request does, as far as its failure is concerned.
+/// What a request does. Its failure depends on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
-    /// It reads.
+    /// The request reads.
     Read,
-    /// It changes or creates.
+    /// The request changes or creates.
     Change,
 }
 
-/// The codes of faults. The names and their meanings are those of the vSphere Web Services API, "Fault Types". Where
-/// the simulation has the same situation, the code is the one that it gives.
+/// The codes of faults. The source of the names and their meanings is "Fault Types" of the vSphere Web Services API. The
+/// simulation answers the same codes in the same situations.
 const CODES: [(Code, &[&str]); 13] = [
     (Code::Unauthenticated, &["NotAuthenticated", "InvalidLogin"]),
     (
@@ -70,7 +70,7 @@ const CODES: [(Code, &[&str]); 13] = [
     (
         Code::ResourceExhausted,
         &[
-            // Its descendants begin with `Insufficient` too: see `code`.
+            // Its subtypes begin with `Insufficient` too: see `code`.
             "InsufficientResourcesFault",
             "LicenseRestricted",
             "NoDiskSpace",
@@ -94,8 +94,8 @@ const CODES: [(Code, &[&str]); 13] = [
     (Code::Internal, &["SystemError"]),
 ];
 
-/// Faults with which a server breaks off what it has begun, so that a change may be done. A fault without a name is
-/// one too. Any other refuses.
+/// Faults with which a server breaks off a request that it has begun, so that a change may have happened. A fault without a
+/// name counts as one. Any other fault is a refusal.
 const BROKEN_OFF: [&str; 6] = [
     "",
     "HostCommunication",
@@ -120,13 +120,16 @@ pub(crate) fn name(fault: &Value) -> &str {
     plain(fault.get("@type").and_then(Value::as_str).unwrap_or(""))
 }
 
-/// The failure of a request to an object that was answered with the fault of SOAP.
+/// The failure of a request that was answered with a SOAP fault. `to` is the object of the request.
 pub(crate) fn of_soap(fault: &Value, to: &str, does: Does) -> Failure {
     let (kind, detail) = soap_detail(fault);
     let words = bounded(tree::text(fault, "faultstring"));
     if does == Does::Read && code(kind) == Code::NotFound && tree::text(detail, "obj") == to {
-        // A service is not there. That tells nothing of what it was asked for.
-        return failure(Code::Internal, format!("the server has no service {to}: {words}"));
+        // A service object is missing. That does not mean that the requested object is missing.
+        return failure(
+            Code::Internal,
+            format!("the vCenter has no service object {to}: {words}"),
+        );
     }
     Failure {
         doubtful: does == Does::Change && BROKEN_OFF.contains(&kind),
@@ -137,7 +140,7 @@ pub(crate) fn of_soap(fault: &Value, to: &str, does: Does) -> Failure {
 /// The failure of a property that is missing, from its `LocalizedMethodFault`.
 pub(crate) fn of_missing(fault: &Value, path: &str) -> Failure {
     let kind = tree::first(fault, "fault").map_or("", name);
-    named(kind, &format!("property {path} is withheld"))
+    named(kind, &format!("vCenter withholds the property {path}"))
 }
 
 fn named(kind: &str, words: &str) -> Failure {
@@ -167,7 +170,7 @@ fn soap_detail(fault: &Value) -> (&str, &Value) {
     }
 }
 
-/// A text of one line that is not long.
+/// The text in one line, cut to at most [`WORDS`] characters.
 pub(crate) fn bounded(text: &str) -> String {
     let words: Vec<&str> = text
         .split(|character: char| character.is_whitespace() || character.is_control())

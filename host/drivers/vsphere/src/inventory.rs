@@ -1,4 +1,4 @@
-//! The inventory: paths of names, and what stands at them.
+//! The inventory: paths, and the objects at them.
 
 use polity_driver_sdk::prelude::*;
 use polity_driver_sdk::xml::Element;
@@ -37,19 +37,19 @@ impl Branch {
 pub(crate) struct Datacenter<'a>(Option<&'a str>);
 
 impl<'a> Datacenter<'a> {
-    /// The datacenter of an argument, or that of the configuration.
+    /// The datacenter of the argument, or else of the configuration.
     pub(crate) fn of(argument: &'a str, config: &'a Config) -> Self {
         Datacenter(config::or_default(argument, &config.datacenter))
     }
 
-    /// The whole path of one that may be below a branch. It has no slash at its ends.
+    /// The complete path, without slashes at its ends. If `given` does not begin with a slash, it is below the branch.
     pub(crate) fn path(&self, branch: Branch, given: &str) -> Result<String, Failure> {
         if given.starts_with('/') {
             return Ok(joined(&[given]));
         }
         let datacenter = self.0.ok_or_else(|| {
             let message = format!(
-                "{given:?} is below a datacenter: name one in the arguments or in the configuration of the connection"
+                "the path {given:?} needs a datacenter: name one in the arguments or in the configuration of the connection"
             );
             failure(Code::InvalidArgument, message)
         })?;
@@ -63,12 +63,12 @@ fn joined(parts: &[&str]) -> String {
     names.join("/")
 }
 
-/// A name as it stands in the inventory and on its paths.
+/// A name as the inventory writes it, also in paths.
 pub(crate) fn escaped(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2f").replace('\\', "%5c")
 }
 
-/// The name that stands in the inventory as this.
+/// The name that the inventory writes in this way.
 pub(crate) fn unescaped(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut rest = name;
@@ -86,7 +86,7 @@ pub(crate) fn unescaped(name: &str) -> String {
     out + rest
 }
 
-/// What stands at a path.
+/// The object at a path.
 pub(crate) async fn at(cx: &Context, services: &Services, path: &str) -> Result<Option<Moid>, Failure> {
     let method = "FindByInventoryPath";
     let found = Call::new(method, &services.search_index)
@@ -102,7 +102,7 @@ pub(crate) async fn at(cx: &Context, services: &Services, path: &str) -> Result<
         .ok_or_else(|| lacking(method, "reference", fault::Does::Read))
 }
 
-/// What stands at a path, if it is of one of these types. What is not there, or is something else, has this code.
+/// The object at a path, which must have one of these types. If there is no such object, the failure has this code.
 pub(crate) async fn expect(
     cx: &Context,
     services: &Services,
@@ -115,7 +115,7 @@ pub(crate) async fn expect(
     found.ok_or_else(|| failure(code, format!("there is no {} at {path:?}", kinds.join(" or "))))
 }
 
-/// The VMs with an instance UUID. It is unique in a vCenter, but for a time after a copy of a VM was registered.
+/// The VMs with an instance UUID. The UUID is unique in a vCenter, except for some time after a copy of a VM was registered.
 pub(crate) async fn by_instance_uuid(
     cx: &Context,
     services: &Services,

@@ -1,19 +1,19 @@
 //! The driver of vSphere: virtual machines (`vm@1`) and their tasks (`task@1`) on a vCenter, over SOAP.
 //!
 //! ```text
-//! operation → lib.rs → reads.rs, nics.rs, changes.rs, clone.rs, tasks.rs   one function an operation
-//!                        → vm.rs, marks.rs                                 VMs and whose they are
-//!                            → inventory.rs, properties.rs, services.rs    what there is, read strictly
+//! operation → lib.rs → reads.rs, nics.rs, changes.rs, clone.rs, tasks.rs   one function for each operation
+//!                        → vm.rs, marks.rs                                 VMs and their owners
+//!                            → inventory.rs, properties.rs, services.rs    the inventory, read strictly
 //!                                → soap.rs, fault.rs                       calls, and refusals as failures
 //! lost clone → resolve.rs
 //! ```
 //!
-//! A VM carries in its options (`extraConfig`) for which object and tenant it was cloned, and by which create:
-//! `polity.owner`, `polity.tenant`, `polity.key`. A guest cannot write them. What carries no mark, or that of another,
-//! is never changed.
+//! The options of a VM (`extraConfig`) name the owner and the tenant for which it was cloned, and the key of the create:
+//! `polity.owner`, `polity.tenant`, `polity.key`. A guest cannot write them. The driver never changes a VM without a mark,
+//! or with the mark of another owner.
 //!
-//! Only a server that says so makes a thing absent: a property that cannot be read, a configuration that is not there
-//! for now, and a session that has ended are failures.
+//! The driver answers `not-found` only if the server says so. A property that cannot be read, a configuration that is
+//! missing for now, and a session that has ended are other failures.
 
 mod base64;
 mod changes;

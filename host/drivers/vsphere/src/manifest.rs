@@ -7,11 +7,11 @@ use polity_driver_sdk::prelude::*;
 use crate::Config;
 use crate::soap::ENDPOINT;
 
-/// How long a vCenter may go on with a clone until its task stands in the list of recent tasks. The task is made
-/// before the call is answered, so this is the time for which a vCenter under load holds a call back.
+/// How long it may take until the task of a clone is in the list of recent tasks. vCenter creates the task before it answers
+/// the call, so this is the longest time for which a vCenter under load delays a call.
 const LINGERS: Duration = Duration::from_secs(60);
 
-/// The operations of `vm@1`: all.
+/// The operations of `vm@1`. The driver has all of them.
 const VM: [&str; 10] = [
     "vm.clone",
     "vm.find",

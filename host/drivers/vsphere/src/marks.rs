@@ -1,4 +1,4 @@
-//! The options of a VM (`extraConfig`), and the marks of its create among them.
+//! The options of a VM (`extraConfig`). The marks of its create are among them.
 
 use polity_driver_sdk::prelude::*;
 use polity_driver_sdk::xml::Element;
@@ -10,20 +10,20 @@ use crate::soap::typed;
 pub(crate) const EXTRA_CONFIG: Property =
     Property::of("config.extraConfig", &["OptionValue.key", "OptionValue.value"]);
 
-/// The uid of the object whose VM it is.
+/// The uid of the owner of the VM.
 pub(crate) const OWNER: &str = "polity.owner";
-/// The tenant of that object.
+/// The tenant of the owner.
 pub(crate) const TENANT: &str = "polity.tenant";
-/// The key of the create that made it.
+/// The key of the create that made the VM.
 pub(crate) const KEY: &str = "polity.key";
 
-/// What cloud-init reads as metadata.
+/// The option that cloud-init reads as metadata.
 pub(crate) const METADATA: &str = "guestinfo.metadata";
-/// How the metadata is encoded.
+/// The encoding of the metadata.
 pub(crate) const METADATA_ENCODING: &str = "guestinfo.metadata.encoding";
-/// What cloud-init reads as user data. It is a secret, and never seen here.
+/// The option that cloud-init reads as user data. It is a secret, and the driver never sees it.
 pub(crate) const USER_DATA: &str = "guestinfo.userdata";
-/// How the user data is encoded.
+/// The encoding of the user data.
 pub(crate) const USER_DATA_ENCODING: &str = "guestinfo.userdata.encoding";
 /// The encoding of both.
 pub(crate) const BASE64: &str = "base64";
@@ -42,8 +42,8 @@ impl Options {
         Options(all.collect())
     }
 
-    /// The value of an option. An empty value is none, as vCenter has it; one that stands there twice is none either,
-    /// because nobody knows which counts.
+    /// The value of an option. As in vCenter, an empty value counts as missing. An option that occurs twice counts as missing
+    /// too, because it is not clear which value is valid.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         let mut found = self.0.iter().filter(|(known, _)| known == key);
         let (_, value) = found.next()?;
@@ -51,7 +51,7 @@ impl Options {
         is_only.then_some(value)
     }
 
-    /// Whether the marks are those of this operation's object.
+    /// Whether the marks name this operation's owner and tenant.
     pub(crate) fn are_own(&self, cx: &Context) -> bool {
         let is_set = !cx.owner().is_empty();
         is_set && self.get(OWNER) == Some(cx.owner()) && self.get(TENANT).unwrap_or("") == cx.tenant()

@@ -6,7 +6,7 @@ use polity_driver_sdk::xml::Element;
 /// The type of virtual machines and templates.
 pub(crate) const VM: &str = "VirtualMachine";
 
-/// The longest id. Those of vCenter have about a dozen characters, those of tasks of a single host about sixty.
+/// The longest id. Ids of vCenter have about a dozen characters; ids of tasks of a single host have about sixty.
 const LONGEST: usize = 128;
 
 /// A managed object: its type, and its id within the server.
@@ -27,7 +27,7 @@ impl Moid {
         }
     }
 
-    /// The object that an element refers to; `None` if its text is no id.
+    /// The object that an element refers to; `None` if its text is not an id.
     pub(crate) fn read(element: &Value) -> Option<Self> {
         let kind = plain(element.get("@type")?.as_str()?);
         let id = tree::own_text(element);
@@ -45,7 +45,7 @@ impl Moid {
     }
 }
 
-/// Whether a text is an id as vCenter and single hosts make them. No other text is sent as one.
+/// Whether a text is an id of the form that vCenter and single hosts use. No other text is sent as an id.
 pub(crate) fn is_id(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=LONGEST).contains(&text.len()) && text.bytes().all(is_part)

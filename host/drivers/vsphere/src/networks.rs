@@ -1,4 +1,4 @@
-//! Networks that the interfaces of a new VM are connected to.
+//! The networks of the interfaces of a new VM.
 
 use polity_driver_sdk::prelude::*;
 use polity_driver_sdk::xml::Element;
@@ -20,15 +20,15 @@ const KEY: Property = Property::text("key");
 const SWITCH: Property = Property::of("config.distributedVirtualSwitch", &["$text", "@type"]);
 const UUID: Property = Property::text("uuid");
 
-/// The path of a network. Its name is one segment of it, whatever characters it has.
+/// The path of a network. The name is one segment of the path, whatever characters it contains.
 pub(crate) fn path(datacenter: &Datacenter<'_>, config: &Config, name: &str) -> Result<String, Failure> {
-    // The whole path of the folder first: a name that stands alone must not begin with a slash.
+    // The path of the folder comes first, because a name that begins with a slash must not count as a complete path.
     let folder = config::or_default("", &config.network_folder).unwrap_or("");
     let folder = datacenter.path(Branch::Network, folder)?;
     Ok(format!("{folder}/{}", escaped(name)))
 }
 
-/// What stands behind an interface on a network.
+/// The backing of an interface on a network.
 pub(crate) enum Backing {
     /// A network of the host's own switch.
     Standard { name: String, network: Moid },
@@ -36,7 +36,7 @@ pub(crate) enum Backing {
     Distributed { switch: String, portgroup: String },
 }
 
-/// What stands behind an interface on this network.
+/// The backing of an interface on this network.
 pub(crate) async fn backing(
     cx: &Context,
     services: &Services,
@@ -51,7 +51,7 @@ pub(crate) async fn backing(
     }
     let portgroup = properties::read(cx, services, network, &[KEY, SWITCH]).await?;
     let unknown = || {
-        let message = format!("the portgroup {name:?} does not say to which switch it belongs");
+        let message = format!("vCenter does not show to which switch the portgroup {name:?} belongs");
         failure(Code::Unavailable, message)
     };
     let switch = portgroup
@@ -69,9 +69,9 @@ pub(crate) async fn backing(
     })
 }
 
-/// An interface that is added, the nth of a new VM.
+/// Adds the nth interface of a new VM.
 pub(crate) fn added(nth: usize, backing: &Backing) -> Element {
-    // A key below zero is replaced by the server, and differs from that of every device of the template.
+    // The server replaces a negative key. It is different from the key of every device of the template.
     let key = -101 - i64::try_from(nth).unwrap_or(0);
     let connectable = Element::new("connectable").with_all([
         flag("startConnected", true),

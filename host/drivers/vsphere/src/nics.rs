@@ -10,7 +10,7 @@ use crate::properties::{Object, Property, Set};
 use crate::services::Services;
 use crate::vm;
 
-/// What the guest reports of each interface.
+/// The guest's report about each interface.
 const GUEST: Property = Property::of(
     "guest.net",
     &[
@@ -22,7 +22,7 @@ const GUEST: Property = Property::of(
 
 const NAME: Property = Property::text("name");
 const KEY: Property = Property::text("key");
-/// The type of networks that a VM names by a key.
+/// The type of the networks that a VM names by a key.
 const PORTGROUP: &str = "DistributedVirtualPortgroup";
 
 /// The name of each portgroup, by its key.
@@ -61,7 +61,7 @@ fn describe(card: &Device<'_>, guest: &Value, portgroups: &Portgroups) -> Value 
         .into_iter()
         .find(|nic| tree::text(nic, "macAddress").eq_ignore_ascii_case(mac));
     let connected = card.text("connectable/connected") == "true";
-    // What a guest reported before it was turned off or unplugged does not reach it any more.
+    // Addresses that a guest reported before its interface was disconnected are outdated.
     let ips = if connected { reported.map(addresses) } else { None };
     json!({
         "network": network(card, reported, portgroups),
@@ -71,8 +71,8 @@ fn describe(card: &Device<'_>, guest: &Value, portgroups: &Portgroups) -> Value 
     })
 }
 
-/// The name of a card's network. A portgroup that the VM does not list is one that the principal may not see: then
-/// the guest's report or the key stands for it.
+/// The name of a card's network. If the VM does not list the portgroup, the principal may not see it; then the name in the
+/// guest's report is used, or else the key.
 fn network(card: &Device<'_>, reported: Option<&Value>, portgroups: &Portgroups) -> String {
     let key = card.text("backing/port/portgroupKey");
     if key.is_empty() {
@@ -89,7 +89,7 @@ fn network(card: &Device<'_>, reported: Option<&Value>, portgroups: &Portgroups)
     }
 }
 
-/// The addresses that a guest reports: it can write anything, so only addresses.
+/// The addresses that a guest reports. A guest can write any text, so texts that are not IP addresses are left out.
 fn addresses(nic: &Value) -> Vec<String> {
     let all = tree::all(nic, "ipAddress").into_iter().map(tree::own_text);
     all.filter_map(|text| text.parse::<IpAddr>().ok())

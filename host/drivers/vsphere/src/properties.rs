@@ -8,19 +8,19 @@ use crate::moid::Moid;
 use crate::services::Services;
 use crate::soap::{Call, VERSION, flag, lacking, typed};
 
-/// The most pages of a result. A server decides how many objects a page has; vCenter does not split what is read here.
+/// The most pages of a result. The server decides how many objects a page has; vCenter answers these reads in one page.
 const PAGES: usize = 8;
 
 const METHOD: &str = "RetrievePropertiesEx";
 
-/// A property, and what is kept of its value.
+/// A property, and the kept parts of its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Property {
     /// The dotted path: `config.extraConfig`.
     pub(crate) path: &'static str,
-    /// What is kept, below the value.
+    /// The paths below the value that are kept.
     pub(crate) keep: &'static [&'static str],
-    /// The version of the API that has it.
+    /// The first version of the API that has the property.
     version: &'static str,
 }
 
@@ -30,7 +30,7 @@ impl Property {
         Property::of(path, &["$text"])
     }
 
-    /// A property of which this is kept.
+    /// A property of whose value these paths are kept.
     pub(crate) const fn of(path: &'static str, keep: &'static [&'static str]) -> Self {
         Property {
             path,
@@ -39,13 +39,13 @@ impl Property {
         }
     }
 
-    /// Since this version of the API.
+    /// The same property, which the API has since this version.
     pub(crate) const fn since(self, version: &'static str) -> Self {
         Property { version, ..self }
     }
 }
 
-/// The properties that are read of objects of a type.
+/// The properties that are read from the objects of a type.
 pub(crate) struct Set<'a> {
     /// The type.
     pub(crate) kind: &'a str,
@@ -53,7 +53,7 @@ pub(crate) struct Set<'a> {
     pub(crate) properties: &'a [Property],
 }
 
-/// An object with the properties that were read of it.
+/// An object with its properties that were read.
 pub(crate) struct Object {
     /// The object.
     pub(crate) of: Moid,
@@ -64,7 +64,7 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// The value of a property; `None` if the object has none. That it could not be read is a failure.
+    /// The value of a property; `None` if the object does not have it. Fails if the property could not be read.
     pub(crate) fn value(&self, property: &Property) -> Result<Option<&Value>, Failure> {
         if let Some((_, failure)) = self.missing.iter().find(|(path, _)| *path == property.path) {
             return Err(failure.clone());
@@ -73,7 +73,7 @@ impl Object {
         Ok(found.map(|(_, value)| value))
     }
 
-    /// The text of a property; empty if the object has none.
+    /// The text of a property; empty if the object does not have it.
     pub(crate) fn text(&self, property: &Property) -> Result<&str, Failure> {
         Ok(self.value(property)?.map_or("", tree::own_text))
     }
@@ -95,8 +95,8 @@ pub(crate) async fn read(
     found.ok_or_else(|| lacking(METHOD, &of.id, fault::Does::Read))
 }
 
-/// Reads properties of an object and of those that one of its properties lists. What is listed and does not exist any
-/// more is left out.
+/// Reads properties of an object, and of the objects that one of its properties lists. Listed objects that no longer exist are
+/// left out.
 pub(crate) async fn read_through(
     cx: &Context,
     services: &Services,
@@ -147,7 +147,7 @@ async fn retrieve(
         page = call.read(cx).await?;
         objects.extend(read_page(&page)?);
     }
-    // A list that was cut must not pass for a whole one.
+    // A list that is cut off must not count as complete.
     match tree::text(&page, "returnval/token") {
         "" => Ok(objects),
         _ => Err(failure(
@@ -167,7 +167,8 @@ fn property_set(set: &Set<'_>) -> Element {
         .with_all(paths)
 }
 
-/// The version of the API that has all of these properties. A server is asked in no later one than is needed.
+/// The earliest version of the API that has all of these properties. The request uses no later version, so that older servers
+/// understand it.
 fn version(sets: &[Set<'_>]) -> &'static str {
     let all = sets.iter().flat_map(|set| set.properties);
     all.map(|property| property.version)
@@ -194,8 +195,8 @@ fn kept(sets: &[Set<'_>]) -> Vec<String> {
     kept
 }
 
-/// The objects of a page. In a session that has ended, vCenter answers as if nothing were wrong, and says beside each
-/// property that nobody is authenticated. Then nothing of the page counts.
+/// The objects of a page. If the session has ended, vCenter still answers with success, but reports each property as missing
+/// because of `NotAuthenticated`. Then the whole page is a failure.
 fn read_page(page: &Value) -> Result<Vec<Object>, Failure> {
     let objects: Result<Vec<Object>, Failure> = tree::all(page, "returnval/objects")
         .into_iter()

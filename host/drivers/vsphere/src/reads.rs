@@ -16,7 +16,7 @@ const DESCRIBED: [Property; 3] = [NAME, INSTANCE_UUID, BIOS_UUID];
 
 const POWER_STATE: Property = Property::text("runtime.powerState");
 
-/// `vm.find`. A VM of another object is as good as none.
+/// `vm.find`. VMs of other owners are left out.
 pub(crate) async fn find(cx: &Context) -> Result<Value, Failure> {
     let services = Services::of(cx).await?;
     let uuid = cx.argument("instanceUuid");
@@ -28,12 +28,12 @@ pub(crate) async fn find(cx: &Context) -> Result<Value, Failure> {
         match look {
             Ok(vm) if vm.options.are_own(cx) => return describe(&vm),
             Ok(_) => {}
-            // It went between the search and the look.
+            // The VM was removed between the search and the read.
             Err(gone) if gone.code == Code::NotFound => {}
             Err(unread) => return Err(unread),
         }
     }
-    let message = format!("no VM with instance UUID {uuid:?}");
+    let message = format!("this object has no VM with instance UUID {uuid:?}");
     Err(failure(Code::NotFound, message))
 }
 
@@ -42,7 +42,7 @@ pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
     describe(&own(cx, &DESCRIBED).await?)
 }
 
-/// `vm.metadata`. What is encoded in a way that is not ours is answered as it stands: it is not what was set.
+/// `vm.metadata`. Metadata in another encoding was not set by this driver, and is answered as it is.
 pub(crate) async fn metadata(cx: &Context) -> Result<Value, Failure> {
     let vm = own(cx, &[]).await?;
     let metadata = vm
@@ -61,7 +61,7 @@ pub(crate) async fn power(cx: &Context) -> Result<Value, Failure> {
     let state = vm.object.text(&POWER_STATE)?;
     let shown = power::shown(state);
     let shown = shown.ok_or_else(|| {
-        let message = format!("VM {} has the power state {state:?}", vm.id());
+        let message = format!("VM {} has the unknown power state {state:?}", vm.id());
         failure(Code::Internal, message)
     })?;
     Ok(json!({"state": shown}))
@@ -75,7 +75,7 @@ async fn own(cx: &Context, more: &[Property]) -> Result<Vm, Failure> {
 fn describe(vm: &Vm) -> Result<Value, Failure> {
     let text = |property: &Property| match vm.object.text(property)? {
         "" => {
-            let message = format!("VM {} has no {} now", vm.id(), property.path);
+            let message = format!("vCenter does not show {1} of VM {0} now", vm.id(), property.path);
             Err(failure(Code::Unavailable, message))
         }
         text => Ok(text),

@@ -1,4 +1,4 @@
-//! The tasks that vCenter remembers.
+//! The recent tasks of a vCenter.
 
 use polity_driver_sdk::prelude::*;
 
@@ -6,34 +6,34 @@ use crate::properties::{self, Property, Set};
 use crate::services::Services;
 use crate::tasks::{INFO, Kind, TASK};
 
-/// The tasks that are queued, that run, and that have ended in the last minutes.
+/// The tasks that are queued or running, or that ended in the last minutes.
 const RECENT: Property = Property::of("recentTask", &["ManagedObjectReference"]);
 
-/// A task that the server remembers.
+/// A recent task.
 pub(crate) struct Recent {
-    /// Its id.
+    /// The id of the task.
     pub(crate) id: String,
     /// The id of the operation that started it: the key of a create.
     pub(crate) activation_id: String,
-    /// Whether it has ended, and how.
+    /// The state of the task.
     pub(crate) state: String,
-    /// Whether it makes a VM.
+    /// Whether the task creates a VM.
     is_clone: bool,
 }
 
 impl Recent {
-    /// Whether it has not ended.
+    /// Whether the task has not ended.
     pub(crate) fn is_under_way(&self) -> bool {
         ["queued", "running"].contains(&self.state.as_str())
     }
 
-    /// Whether it may still make a VM.
+    /// Whether the task may still create a VM.
     pub(crate) fn may_make_a_vm(&self) -> bool {
         self.is_clone && self.is_under_way()
     }
 }
 
-/// The recent tasks. One of which the principal may not read is not its own, and left out.
+/// The recent tasks. Tasks that the principal may not read were started by another principal, and are left out.
 pub(crate) async fn recent(cx: &Context, services: &Services) -> Result<Vec<Recent>, Failure> {
     let manager = &services.task_manager;
     let sets = [
@@ -47,9 +47,14 @@ pub(crate) async fn recent(cx: &Context, services: &Services) -> Result<Vec<Rece
         },
     ];
     let objects = properties::read_through(cx, services, manager, RECENT.path, &sets).await?;
-    // Without the manager itself, nothing says that the list was read.
+    // If the task manager itself is missing from the answer, the list was not read.
     let listed = objects.iter().find(|object| object.of.id == manager.id);
-    let unread = || failure(Code::Unavailable, "the list of recent tasks cannot be read");
+    let unread = || {
+        failure(
+            Code::Unavailable,
+            "vCenter does not show its list of recent tasks",
+        )
+    };
     listed.ok_or_else(unread)?.value(&RECENT)?;
     let mut recent = Vec::new();
     for object in objects.iter().filter(|object| object.of.kind == TASK) {

@@ -1,8 +1,8 @@
-//! What became of a clone whose answer was lost.
+//! Finds out the result of a clone whose answer was lost.
 //!
-//! A VM that is being cloned stands in its folder before it has options, so a VM of the right name without marks may
-//! be the one. Its task, which has the key of the create, stands in the list of recent tasks from before the call is
-//! answered until minutes after its end.
+//! A VM that is being cloned appears in its folder before it has options. So a VM with the right name and without marks
+//! may be the VM of this clone. The task of the clone has the key of the create. It is in the list of recent tasks from
+//! before the call is answered until some minutes after its end.
 
 use polity_driver_sdk::prelude::*;
 
@@ -17,29 +17,29 @@ use crate::services::Services;
 use crate::time::unix_ms;
 use crate::{tasks, vm};
 
-/// By how much the clocks of the vCenter and of the host may differ, in milliseconds.
+/// How much the clocks of the vCenter and of the host may differ, in milliseconds.
 const CLOCK_SKEW: u64 = 5 * 60 * 1_000;
 
-/// How long a clone may take at most, in milliseconds. 48 minutes have been seen.
+/// The longest time of a clone, in milliseconds. 48 minutes have been observed.
 const LONGEST_CLONE: u64 = 2 * 60 * 60 * 1_000;
 
-/// When a VM was created. A vCenter before 6.7 does not say.
+/// When a VM was created. A vCenter before 6.7 does not have this property.
 const CREATED: Property = Property::text("config.createDate").since("6.7");
 
-/// What a VM is to the clone.
+/// How a VM is related to the clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Is {
-    /// What it made.
+    /// The clone made the VM.
     Its,
-    /// Something else.
+    /// The clone did not make the VM.
     Another,
-    /// Without marks: maybe what it made.
+    /// The VM has no marks: the clone may have made it.
     Bare,
-    /// Marked with its key, but for another object.
+    /// The VM has the key of the clone, but the owner mark of another object.
     Contradictory,
 }
 
-/// Finds what became of a clone.
+/// Finds out the result of a clone.
 pub(crate) async fn resolve(cx: &Context, entry: &Entry) -> Finding {
     if cx.operation() != "vm.clone" {
         let message = format!("{} creates nothing", cx.operation());
@@ -52,7 +52,7 @@ pub(crate) async fn resolve(cx: &Context, entry: &Entry) -> Finding {
     }
 }
 
-/// The id of the clone's task; `None` if every look was complete and there is nothing.
+/// The id of the clone's task; `None` if every read was complete and there is neither a task nor a VM.
 async fn look(cx: &Context, entry: &Entry) -> Result<Option<String>, Failure> {
     if entry.key.is_empty() {
         return Err(failure(Code::Internal, "the entry has no key"));
@@ -74,7 +74,7 @@ async fn look(cx: &Context, entry: &Entry) -> Result<Option<String>, Failure> {
     if let Some((vm, _)) = vms.iter().find(|(_, is)| *is == Is::Its) {
         return Ok(Some(tasks::of_cloned(&vm.id)));
     }
-    // It has ended. If it failed, its task says why; if it made a VM, that has gone, or was moved and renamed.
+    // The task has ended. If it failed, it says why. If it made a VM, the VM was removed since, or was moved and renamed.
     if let Some(task) = its.first() {
         return Ok(Some(task.id.clone()));
     }
@@ -82,7 +82,10 @@ async fn look(cx: &Context, entry: &Entry) -> Result<Option<String>, Failure> {
         match is {
             Is::Bare => be_sure(cx, &services, entry, vm, &recent).await?,
             Is::Contradictory => {
-                return Err(unclear(vm, "has the key of the clone, but is another object's"));
+                return Err(unclear(
+                    vm,
+                    "has the key of the clone, but the owner mark of another object: correct the mark, or use polity resolve",
+                ));
             }
             Is::Its | Is::Another => {}
         }
@@ -90,7 +93,7 @@ async fn look(cx: &Context, entry: &Entry) -> Result<Option<String>, Failure> {
     Ok(None)
 }
 
-/// The path of the folder in which the VM would be. The place ends with the arguments that say where.
+/// The path of the folder in which the VM would be. The place of an entry ends with the arguments `datacenter` and `folder`.
 fn folder_of(entry: &Entry, config: &Config) -> Result<String, Failure> {
     let from_end = |nth: usize| {
         let at = entry.place.len().checked_sub(nth);
@@ -100,8 +103,8 @@ fn folder_of(entry: &Entry, config: &Config) -> Result<String, Failure> {
     folder_path(&datacenter, from_end(1), config)
 }
 
-/// The VM of this name in the folder, and the VMs with the owner's uid as their instance UUID, which is what policies
-/// ask for. The second look finds a VM that was moved or renamed since.
+/// The VM of this name in the folder, and the VMs whose instance UUID is the owner's uid, as policies set it. The search by
+/// UUID also finds a VM that was moved or renamed since.
 async fn candidates(
     cx: &Context,
     services: &Services,
@@ -118,7 +121,7 @@ async fn candidates(
     {
         vms.push(named);
     }
-    // Without its folder, nothing says that the VM is not there. One that was found is one all the same.
+    // If the folder is gone, it is not known whether the VM exists, unless the search by UUID has found it.
     let folder_is_there = at
         .first()
         .cloned()
@@ -136,12 +139,14 @@ async fn candidates(
         true => Ok(judged),
         false => Err(failure(
             Code::FailedPrecondition,
-            format!("there is no folder {folder:?} any more"),
+            format!(
+                "the folder {folder:?} of the clone does not exist: the clone stays in doubt until the folder is back, or polity resolve ends it"
+            ),
         )),
     }
 }
 
-/// What a VM is to the clone; `None` if it has gone meanwhile.
+/// How a VM is related to the clone; `None` if the VM was removed meanwhile.
 async fn judge(cx: &Context, services: &Services, entry: &Entry, vm: &Moid) -> Result<Option<Is>, Failure> {
     match vm::look(cx, services, &vm.id, &[]).await {
         Ok(vm) => Ok(Some(compare(cx, entry, &vm.options))),
@@ -159,8 +164,8 @@ fn compare(cx: &Context, entry: &Entry, options: &Options) -> Is {
     }
 }
 
-/// Fails unless a VM without marks cannot be what the clone makes: it is older than the clone, or so old that no clone
-/// takes as long, and none is under way.
+/// Fails if a VM without marks may be the VM of the clone. It is another VM if it is older than the clone, or if it is older
+/// than the longest clone takes and no clone is under way.
 async fn be_sure(
     cx: &Context,
     services: &Services,
@@ -171,16 +176,19 @@ async fn be_sure(
     if !services.says_when_created {
         return Err(unclear(
             vm,
-            "has no marks, and this vCenter does not say when it was created",
+            "has the name of the clone and no marks, and this vCenter does not show when it was created: rename or remove it, or use polity resolve",
         ));
     }
     let properties = [CREATED, EXTRA_CONFIG];
     let object = properties::read(cx, services, vm, &properties).await?;
-    // Read once more with the date: the marks may have come meanwhile.
+    // The marks are read again together with the date, because they may have been written meanwhile.
     let options = object.value(&EXTRA_CONFIG)?.map(Options::read);
     let created = unix_ms(object.text(&CREATED)?);
     let (Some(options), Some(created)) = (options, created) else {
-        return Err(unclear(vm, "has no marks, and does not say when it was created"));
+        return Err(unclear(
+            vm,
+            "has the name of the clone and no marks, and vCenter does not show when it was created",
+        ));
     };
     let is_older = created < entry.since.saturating_sub(CLOCK_SKEW);
     let is_settled = created < cx.now().saturating_sub(LONGEST_CLONE + CLOCK_SKEW);
@@ -189,7 +197,7 @@ async fn be_sure(
         true => Ok(()),
         false => Err(unclear(
             vm,
-            "has the name of the clone and no marks: it may be the one, still being made",
+            "has the name of the clone and no marks: the clone may still be making it",
         )),
     }
 }

@@ -5,7 +5,7 @@ use polity_driver_sdk::prelude::*;
 use crate::moid::{Moid, is_id};
 use crate::soap::Call;
 
-/// The version of the API since which a VM says when it was created.
+/// The first version of the API in which a VM shows when it was created.
 const SAYS_WHEN_CREATED: (u32, u32) = (6, 7);
 
 /// The service objects that the driver uses. Their ids differ from server to server.
@@ -21,8 +21,8 @@ pub(crate) struct Services {
 }
 
 impl Services {
-    /// What the login said of them; otherwise the server is asked. It answers that to anybody, so this read tells
-    /// nothing of the session.
+    /// The service objects from the login, or else from the server. The server answers this read also without a session, so the
+    /// answer does not show whether the session is valid.
     pub(crate) async fn of(cx: &Context) -> Result<Self, Failure> {
         let session = cx.session();
         let said = |name: &str| session.get(name)?.as_str();
@@ -50,14 +50,14 @@ impl Services {
         }))
     }
 
-    /// The services; `None` if any is not said.
+    /// The service objects; `None` if one of them is missing.
     fn all<'a>(said: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         let names = ["propertyCollector", "searchIndex", "taskManager", "apiVersion"];
         let is_complete = names.iter().all(|name| said(name).is_some_and(is_id));
         is_complete.then(|| Services::read(said))
     }
 
-    /// The services, with the ids of most servers where one is not said.
+    /// The service objects. If an id is missing, the id of most servers is used.
     fn read<'a>(said: impl Fn(&str) -> Option<&'a str>) -> Self {
         let service = |kind: &str, name: &str, usual: &str| {
             let id = said(name).filter(|id| is_id(id));
@@ -72,7 +72,7 @@ impl Services {
     }
 }
 
-/// Whether a version such as `8.0.1.0` is this one or a later one.
+/// Whether a version such as `8.0.1.0` is not earlier than `least`.
 fn is_at_least(version: &str, least: (u32, u32)) -> bool {
     let mut numbers = version.split('.').map_while(|number| number.parse().ok());
     let Some(major) = numbers.next() else {

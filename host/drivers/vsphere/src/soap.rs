@@ -6,24 +6,24 @@ use polity_driver_sdk::xml::Element;
 use crate::fault::{self, Does, bounded};
 use crate::moid::Moid;
 
-/// The endpoint of all requests. Its address has no path: that is [`PATH`].
+/// The endpoint of all requests. Its address has no path: the driver adds [`PATH`].
 pub(crate) const ENDPOINT: &str = "sdk";
 
 /// The path of the API on every vCenter.
 const PATH: &str = "sdk";
 
-/// The version of the API that requests are written in. vCenter 6.5 to 9 all read it.
+/// The version of the API in requests. vCenter 6.5 to 9 accept it.
 pub(crate) const VERSION: &str = "6.5";
 
 /// A call of a method.
 pub(crate) struct Call<'a> {
     /// The name of the method: `FindByInventoryPath`.
     pub(crate) method: &'static str,
-    /// The object whose method it is.
+    /// The object of the method.
     pub(crate) this: &'a Moid,
-    /// What stands in the call beside the object. The order is that of the API's schema: vCenter reads no other.
+    /// The parameters besides the object. They must be in the order of the API's schema, because vCenter accepts no other.
     pub(crate) parameters: Vec<Element>,
-    /// What is kept of the response, below its element.
+    /// The paths below the element of the response that are kept.
     pub(crate) keep: Vec<String>,
     /// The version of the API.
     pub(crate) version: &'static str,
@@ -47,7 +47,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// Keeping this of the response.
+    /// Keeps these paths of the response.
     pub(crate) fn keep<S: Into<String>>(mut self, paths: impl IntoIterator<Item = S>) -> Self {
         self.keep.extend(paths.into_iter().map(Into::into));
         self
@@ -58,14 +58,14 @@ impl<'a> Call<'a> {
         self.send(cx, Request::search(ENDPOINT), None, Does::Read).await
     }
 
-    /// Calls a method that changes something of the owner.
+    /// Calls a method that changes a resource of the owner.
     pub(crate) async fn change(self, cx: &Context, what: &Owned<'_>) -> Result<Value, Failure> {
         let request = Request::change("POST", ENDPOINT, what);
         self.send(cx, request, None, Does::Change).await
     }
 
-    /// Calls the method that creates. The key of the create goes with it as the id of the operation, which vCenter
-    /// keeps in the task as `activationId`.
+    /// Calls the method that creates. The key of the create is sent as `operationID`, which vCenter stores in the task as
+    /// `activationId`.
     pub(crate) async fn create(self, cx: &Context) -> Result<Value, Failure> {
         let request = Request::create("POST", ENDPOINT);
         self.send(cx, request, Some(cx.key()), Does::Change).await
@@ -107,7 +107,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The element of the response. A fault counts with any status, the response of a method only with success.
+/// The element of the response. A fault is accepted with any status, the response of a method only with a 2xx status.
 fn answer(seen: &Response, method: &str, this: &Moid, does: Does) -> Result<Value, Failure> {
     if let Some(fault) = tree::first(&seen.body, "Envelope/Body/Fault") {
         return Err(fault::of_soap(fault, &this.id, does));
@@ -119,8 +119,8 @@ fn answer(seen: &Response, method: &str, this: &Moid, does: Does) -> Result<Valu
     }
 }
 
-/// The failure of a response that is none of the API's, but of something in front of it. Nothing that it says of a
-/// change is believed.
+/// The failure of a response that does not come from the API, but from a server in front of it. After such a response a
+/// change is always doubtful.
 fn no_soap(seen: &Response, method: &str, does: Does) -> Failure {
     let code = match seen.status {
         401 => Code::Unauthenticated,
@@ -130,15 +130,25 @@ fn no_soap(seen: &Response, method: &str, does: Does) -> Failure {
         _ => Code::Internal,
     };
     let text = bounded(seen.text.as_deref().unwrap_or(""));
-    let words = if text.is_empty() { "no SOAP" } else { &text };
+    let words = if text.is_empty() {
+        "the body is not SOAP"
+    } else {
+        &text
+    };
     Failure {
         retry_after: seen.retry_after(),
         doubtful: does == Does::Change,
-        ..failure(code, format!("{method} is answered {}: {words}", seen.status))
+        ..failure(
+            code,
+            format!(
+                "the answer to {method} is not from vCenter: status {}: {words}",
+                seen.status
+            ),
+        )
     }
 }
 
-/// The failure of a response that lacks what the API promises.
+/// The failure of a response that lacks a part which the API promises.
 pub(crate) fn lacking(method: &str, what: &str, does: Does) -> Failure {
     Failure {
         doubtful: does == Does::Change,

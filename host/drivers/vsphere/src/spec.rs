@@ -1,4 +1,4 @@
-//! The call that clones. vCenter reads its elements in the order of its schema only.
+//! The call that clones. Its elements must be in the order of the schema, because vCenter accepts no other.
 
 use polity_driver_sdk::prelude::*;
 use polity_driver_sdk::xml::Element;
@@ -9,7 +9,7 @@ use crate::marks::{BASE64, KEY, OWNER, TENANT, USER_DATA, USER_DATA_ENCODING, op
 use crate::moid::Moid;
 use crate::soap::flag;
 
-/// The arguments of `vm.clone`, without the sealed one.
+/// The arguments of `vm.clone`, without the sealed argument.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Arguments {
@@ -33,10 +33,10 @@ pub(crate) struct Arguments {
     pub(crate) networks: Vec<String>,
 }
 
-/// Where a VM is made.
+/// Where the new VM is placed.
 pub(crate) struct Place {
     pub(crate) folder: Moid,
-    /// `None` is the datastore of the template.
+    /// The datastore; `None` means the datastore of the template.
     pub(crate) datastore: Option<Moid>,
     pub(crate) pool: Moid,
 }

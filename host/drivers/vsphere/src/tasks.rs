@@ -7,7 +7,7 @@ use crate::properties::{self, Property};
 use crate::services::Services;
 use crate::{fault, power, vm};
 
-/// What a task is, and how it stands.
+/// The description and the state of a task.
 pub(crate) const INFO: Property = Property::of(
     "info",
     &[
@@ -22,21 +22,21 @@ pub(crate) const INFO: Property = Property::of(
 /// The type of tasks.
 pub(crate) const TASK: &str = "Task";
 
-/// How the id of a clone begins that has ended and whose VM is known. No id of vCenter has a colon.
+/// The beginning of the id that stands for an ended clone whose VM is known. No id of vCenter has a colon.
 const CLONED: &str = "cloned:";
 
 /// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It makes a VM.
+    /// The task makes a VM.
     Clone,
-    /// It changes the VM that it is about, in the catalogue's word.
+    /// The task changes its VM. The text is the kind in the catalogue.
     Changes(&'static str),
 }
 
 impl Kind {
-    /// The kind by the `descriptionId`: the type, a dot, and the operation. Those of the simulator of govmomi end in
-    /// `Vm` where those of vCenter do not.
+    /// The kind by the `descriptionId`: the type, a dot, and the operation. In govmomi's simulator some operations end in
+    /// `Vm`, unlike in vCenter.
     pub(crate) fn of(description: &str) -> Option<Self> {
         let operation = description.strip_prefix("VirtualMachine.")?;
         Some(match operation {
@@ -57,21 +57,21 @@ impl Kind {
     }
 }
 
-/// The task that stands for a clone of which no task has to be asked: its VM is there.
+/// The id of a task that stands for an ended clone whose VM exists.
 ///
-/// The record of a task is kept for minutes, an entry in doubt for as long as it takes. A made-up id of a record that
-/// is gone would be forgotten by the policy, which would then search by the instance UUID. That search may not show
-/// the VM yet, and vCenter may have given it another UUID; then a VM is cloned twice, or an object that is being
-/// deleted is let go without its VM. So the id names the VM, and `task.get` answers for it as for a clone that has
-/// just ended.
+/// vCenter keeps the record of a task for minutes, but an entry can be in doubt for much longer. If the driver answered
+/// the id of a task whose record is gone, the policy would forget the task and search by the instance UUID. That search
+/// may not show the VM yet, or vCenter may have given the VM another UUID. Then the VM would be cloned twice, or a
+/// deleted object would go without its VM. So this id names the VM, and `task.get` answers as for a clone that has just
+/// ended.
 pub(crate) fn of_cloned(vm: &str) -> String {
     format!("{CLONED}{vm}")
 }
 
 /// `task.get`.
 ///
-/// vCenter does not say for whom a task was started. A task about a VM, and a clone that has made one, belong to the
-/// VM's owner. A clone that has made none tells everybody only how it stands.
+/// vCenter does not show for which owner a task was started. A task about a VM belongs to the owner of the VM, and so does a
+/// clone that has made a VM. Of a clone that has made no VM, every owner may see the state.
 pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
     let id = cx.argument("id");
     let services = Services::of(cx).await?;
@@ -95,7 +95,7 @@ pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
 }
 
 async fn info(cx: &Context, services: &Services, id: &str) -> Result<Value, Failure> {
-    let gone = || failure(Code::NotFound, format!("no task {id:?}"));
+    let gone = || failure(Code::NotFound, format!("vCenter has no task {id:?}"));
     if !is_id(id) {
         return Err(gone());
     }
@@ -105,14 +105,19 @@ async fn info(cx: &Context, services: &Services, id: &str) -> Result<Value, Fail
         _ => failure,
     })?;
     let info = task.value(&INFO)?.cloned();
-    info.ok_or_else(|| failure(Code::Unavailable, format!("task {id} says nothing of itself now")))
+    info.ok_or_else(|| {
+        failure(
+            Code::Unavailable,
+            format!("vCenter does not show the info of task {id} now"),
+        )
+    })
 }
 
 fn kind(id: &str, info: &Value) -> Result<Kind, Failure> {
     let description = tree::text(info, "descriptionId");
     Kind::of(description).ok_or_else(|| {
-        // Not `not-found`: the policy would forget a task that may be its own.
-        let message = format!("task {id} is {description:?}, which this driver does not start");
+        // The code is not `not-found`, because the policy would then forget a task that may be its own.
+        let message = format!("task {id} is a {description:?}, which this driver never starts");
         failure(Code::Internal, message)
     })
 }
@@ -130,7 +135,7 @@ fn state(id: &str, info: &Value) -> Result<&'static str, Failure> {
     })
 }
 
-/// The VM that a task is about. That of a clone is its result; the VM that it names otherwise is the template.
+/// The VM of a task. For a clone it is the result of the task, because the task's entity is the template.
 fn about(kind: Kind, state: &str, info: &Value) -> Option<Moid> {
     let element = match kind {
         Kind::Clone if state != "success" => None,
@@ -140,7 +145,7 @@ fn about(kind: Kind, state: &str, info: &Value) -> Option<Moid> {
     element.and_then(Moid::read_vm)
 }
 
-/// Refuses a task about a VM of another object. A VM that is gone has no owner any more.
+/// Refuses a task about a VM of another owner. A VM that is gone has no owner any more.
 async fn check_owner(cx: &Context, services: &Services, vm: Option<&Moid>) -> Result<(), Failure> {
     let Some(vm) = vm else {
         return Ok(());

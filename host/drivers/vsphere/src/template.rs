@@ -1,4 +1,4 @@
-//! Templates, and what of their hardware a clone gets otherwise.
+//! Templates, and the hardware that a clone gets different from its template.
 
 use polity_driver_sdk::prelude::*;
 use polity_driver_sdk::xml::Element;
@@ -11,25 +11,25 @@ use crate::soap::typed;
 
 const IS_TEMPLATE: Property = Property::text("config.template");
 
-/// KiB of a GiB.
+/// The KiB in a GiB.
 const KIB: i64 = 1 << 20;
 
-/// The types of what stands behind a disk that can be grown in a clone. They begin with the same fields.
+/// The types of backings with which a disk can grow in a clone. They begin with the same fields.
 const FILES: [&str; 2] = ["VirtualDiskFlatVer2BackingInfo", "VirtualDiskSeSparseBackingInfo"];
 
 /// A template with its hardware.
 pub(crate) struct Template<'a> {
-    /// As the arguments name it.
+    /// The name in the arguments.
     name: &'a str,
     object: Object,
 }
 
-/// The failure of a name that is that of no template.
+/// The failure of a name for which there is no template.
 pub(crate) fn no_template(name: &str) -> Failure {
-    failure(Code::NotFound, format!("no template {name:?}"))
+    failure(Code::NotFound, format!("there is no template {name:?}"))
 }
 
-/// Reads a template. A VM that is none has data of its owner: it is as good as absent.
+/// Reads a template. A VM that is not a template contains data of its owner, so it counts as absent.
 pub(crate) async fn read<'a>(
     cx: &Context,
     services: &Services,
@@ -42,13 +42,13 @@ pub(crate) async fn read<'a>(
         "false" => Err(no_template(name)),
         _ => Err(failure(
             Code::Unavailable,
-            format!("the configuration of {name:?} cannot be read now"),
+            format!("vCenter does not show the configuration of template {name:?} now"),
         )),
     }
 }
 
 impl Template<'_> {
-    /// The removals of its interfaces.
+    /// The edits that remove the interfaces of the template.
     pub(crate) fn without_cards(&self) -> Result<Vec<Element>, Failure> {
         let devices = devices::read(&self.object)?;
         Ok(devices
@@ -58,21 +58,26 @@ impl Template<'_> {
             .collect())
     }
 
-    /// The edit with which its disk has this size; `None` if it has it already. As in the simulation, a size is for a
-    /// template with one disk.
+    /// The edit that grows the disk to this size; `None` if the disk has this size already. As in the simulation, the template
+    /// must have exactly one disk.
     pub(crate) fn grown(&self, gib: u64) -> Result<Option<Element>, Failure> {
         let devices = devices::read(&self.object)?;
         let disks: Vec<&Device<'_>> = devices.iter().filter(|device| device.is_disk()).collect();
         let [disk] = disks[..] else {
-            return Err(self.unfit(format!("has {} disks, not one", disks.len())));
+            return Err(self.unfit(format!(
+                "has {} disks, but diskGiB needs a template with one disk",
+                disks.len()
+            )));
         };
         let wanted = i64::try_from(gib).ok().and_then(|gib| gib.checked_mul(KIB));
         let wanted = wanted.ok_or_else(|| self.unfit(format!("cannot have a disk of {gib} GiB")))?;
         match disk.number("capacityInKB") {
             Some(capacity) if capacity == wanted => Ok(None),
             Some(capacity) if capacity < wanted => self.edited(disk, wanted).map(Some),
-            Some(capacity) => Err(self.unfit(format!("has a disk of {capacity} KiB, more than {gib} GiB"))),
-            None => Err(self.unfit("does not say how large its disk is".to_owned())),
+            Some(capacity) => Err(self.unfit(format!(
+                "has a disk of {capacity} KiB, which cannot shrink to {gib} GiB"
+            ))),
+            None => Err(self.unfit("does not show how large its disk is".to_owned())),
         }
     }
 

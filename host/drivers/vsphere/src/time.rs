@@ -1,6 +1,6 @@
 //! Times as vCenter writes them: `2026-11-21T10:00:00.123456Z`.
 
-/// Milliseconds since 1970-01-01T00:00:00Z; `None` if the text is no time with a zone from that year on. Parts of a
+/// The milliseconds since 1970-01-01T00:00:00Z; `None` if the text is not a time with a zone since 1970. Fractions of a
 /// second are left out.
 pub(crate) fn unix_ms(text: &str) -> Option<u64> {
     let (date, rest) = text.split_once('T')?;
@@ -21,7 +21,7 @@ pub(crate) fn unix_ms(text: &str) -> Option<u64> {
     in_range.then_some(seconds * 1_000)
 }
 
-/// How many minutes a zone is before UTC.
+/// How many minutes a zone is ahead of UTC.
 fn offset(zone: &str) -> Option<i64> {
     if zone == "Z" {
         return Some(0);
@@ -32,7 +32,7 @@ fn offset(zone: &str) -> Option<i64> {
     Some(if sign == "-" { -ahead } else { ahead })
 }
 
-/// Numbers of these lengths, between separators.
+/// Numbers with these numbers of digits, between separators.
 fn numbers<const N: usize>(text: &str, separator: char, lengths: [usize; N]) -> Option<[i64; N]> {
     let parts: Vec<&str> = text.split(separator).collect();
     let parts: [&str; N] = parts.try_into().ok()?;
@@ -44,7 +44,7 @@ fn numbers<const N: usize>(text: &str, separator: char, lengths: [usize; N]) -> 
     Some(numbers)
 }
 
-/// Days since 1970-01-01. Years begin in March, so that a leap day is the last day of one.
+/// Days since 1970-01-01. Years are counted from March, so that a leap day is the last day of a year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = match month {
         1 | 2 => (year - 1, month + 9),

@@ -1,4 +1,4 @@
-//! VMs as they are read, with their marks.
+//! Reads VMs and their marks.
 
 use polity_driver_sdk::prelude::*;
 
@@ -12,7 +12,7 @@ pub(crate) struct Vm {
     id: String,
     /// The properties that were read.
     pub(crate) object: Object,
-    /// Its options.
+    /// The options of the VM.
     pub(crate) options: Options,
 }
 
@@ -20,33 +20,33 @@ impl Vm {
     fn new(object: Object) -> Result<Self, Failure> {
         let id = object.of.id.clone();
         let options = object.value(&EXTRA_CONFIG)?.map(Options::read);
-        // vCenter has no configuration of a VM while it is being made, and of one whose files or host it cannot reach.
-        // Neither is gone.
+        // vCenter shows no configuration while it creates a VM, or while it cannot reach the files or the host of the VM. In
+        // both cases the VM exists.
         let options = options.ok_or_else(|| {
-            let message = format!("the configuration of VM {id} cannot be read now");
+            let message = format!("vCenter does not show the configuration of VM {id} now");
             failure(Code::Unavailable, message)
         })?;
         Ok(Vm { id, object, options })
     }
 
-    /// Its id.
+    /// The id of the VM.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Its id, if it belongs to this operation's object.
+    /// The id of the VM as [`Owned`], if the VM belongs to this operation's owner.
     pub(crate) fn owned(&self, cx: &Context) -> Result<Owned<'_>, Failure> {
         let stamp = self.options.are_own(cx).then(|| cx.owner());
         cx.owned(&self.id, stamp)
     }
 }
 
-/// The failure of an id behind which there is no VM.
+/// The failure of an id without a VM.
 pub(crate) fn no_vm(id: &str) -> Failure {
-    failure(Code::NotFound, format!("no VM {id:?}"))
+    failure(Code::NotFound, format!("vCenter has no VM {id:?}"))
 }
 
-/// Reads a VM, whoever owns it.
+/// Reads a VM of any owner.
 pub(crate) async fn look(
     cx: &Context,
     services: &Services,
@@ -59,7 +59,7 @@ pub(crate) async fn look(
     Vm::new(object.map_err(|failure| as_no_vm(failure, id))?)
 }
 
-/// Reads a VM of this operation's object.
+/// Reads a VM of this operation's owner.
 pub(crate) async fn own(
     cx: &Context,
     services: &Services,
@@ -71,7 +71,7 @@ pub(crate) async fn own(
     Ok(vm)
 }
 
-/// Reads a VM of this operation's object, and properties of what one of its properties lists.
+/// Reads a VM of this operation's owner, and properties of the objects that one of its properties lists.
 pub(crate) async fn own_through(
     cx: &Context,
     services: &Services,
@@ -89,9 +89,9 @@ pub(crate) async fn own_through(
     let (mut vms, listed): (Vec<Object>, Vec<Object>) =
         objects.into_iter().partition(|object| object.of == of);
     let Some(object) = vms.pop() else {
-        // What has gone is left out of a list. Asked for alone, it is said to be gone.
+        // The list leaves out objects that are gone. A read of the VM alone fails with `not-found` then.
         look(cx, services, id, &[]).await?;
-        let message = format!("VM {id} cannot be read now");
+        let message = format!("vCenter does not show VM {id} now");
         return Err(failure(Code::Unavailable, message));
     };
     let vm = Vm::new(object)?;

@@ -206,7 +206,7 @@ fn user_data_and_token_are_put_in_by_the_host_and_encoded_there() {
     owner.play.key = "key-2".to_owned();
     owner.perform("machine.create", arguments).unwrap();
     assert_eq!(owner.sent()[3]["UserData"], "base64(join abc.def!)");
-    // Without user data there is no place for a token.
+    // A token is put into the user data, so without user data it is not sent.
     let mut bare = object(&server);
     bare.play.key = "key-3".to_owned();
     bare.play.owner = "owner-3".to_owned();

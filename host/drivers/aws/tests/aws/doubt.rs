@@ -1,4 +1,4 @@
-//! Creates that fail: whether something may have been made.
+//! Tests of creates that fail: whether the failure says that something may have been created.
 
 use polity_driver_sdk::Code;
 use polity_driver_sdk::test::Reply;

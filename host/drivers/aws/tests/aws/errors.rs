@@ -1,4 +1,4 @@
-//! What EC2's errors become.
+//! Tests of the failures that EC2's errors become.
 
 use polity_driver_sdk::Code;
 use polity_driver_sdk::test::Reply;
@@ -115,7 +115,7 @@ fn a_message_has_the_code_the_words_and_the_request() {
     let by_header = Reply::new(502, "bad gateway").header("x-amzn-requestid", "r-7");
     assert_eq!(
         status_of(by_header).message,
-        "EC2 DescribeInstances: HTTP 502, but the body is no answer of EC2 (request r-7)"
+        "EC2 DescribeInstances: HTTP 502, and the body is not an answer of EC2: check the endpoint and the proxy (request r-7)"
     );
 }
 

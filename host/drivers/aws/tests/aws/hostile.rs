@@ -1,4 +1,4 @@
-//! A server that shows what it should not.
+//! Tests against a server that shows resources it should not show.
 
 use polity_driver_aws::Aws;
 use polity_driver_sdk::Code;
@@ -62,7 +62,7 @@ fn a_machine_is_left_alone_by_everybody_but_its_owner() {
     for operation in ["machine.status", "machine.delete", "machine.initialize"] {
         names.extend([(operation, by_name.clone()), (operation, by_id.clone())]);
     }
-    // What is created is their own; lists and volumes are read.
+    // A create makes a machine of the other owner; lists and volumes only read.
     let others = ["machine.create", "machine.list", "machine.volumes"];
     own.play.is_left_alone_by_others::<Aws>(&names, &others);
 }

@@ -96,7 +96,7 @@ fn an_initialization_that_is_not_confirmed_is_doubtful() {
     }
 }
 
-/// A machine with a primary interface and others; some of them somebody else attached.
+/// A machine with a primary interface and other interfaces. Some of them were attached later, not by the driver.
 fn with_interfaces(server: &Server) {
     let ours = server.borrow_mut().machine("owner-1", "web-1").tags.clone();
     let theirs = server.borrow_mut().machine("owner-2", "web-2").tags.clone();
@@ -132,7 +132,7 @@ fn of_several_interfaces_those_of_the_owner_are_changed_and_the_primary_one_last
         .filter_map(|form| form.get("NetworkInterfaceId"))
         .collect();
     assert_eq!(changed, ["eni-third", "eni-second", "eni-primary"]);
-    // What is off already is not changed again.
+    // A check that is off already is not changed again.
     let mut again = object(&server);
     again
         .perform("machine.initialize", json!({"name": "web-1"}))

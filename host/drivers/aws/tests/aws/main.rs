@@ -1,4 +1,4 @@
-//! The driver in front of an EC2 that the tests play.
+//! Tests of the driver against an EC2 that the tests play.
 
 mod create;
 mod delete;

@@ -1,4 +1,4 @@
-//! What the driver says of itself.
+//! Tests of the manifest.
 
 use polity_driver_aws::{Aws, Config};
 use polity_driver_sdk::{Driver as _, Login};

@@ -1,4 +1,4 @@
-//! The driver in front of moto, a mock of AWS that others wrote.
+//! Tests of the driver against moto, an independent mock of AWS.
 //!
 //! ```text
 //! pip install 'moto[ec2,server]==5.2.5'; moto_server -p 5000
@@ -39,7 +39,7 @@ fn post(form: &str) -> (u16, String) {
 fn answer(request: &HttpRequest) -> Reply {
     let piece = |piece: &Piece| match piece {
         Piece::Text(text) => text.clone(),
-        // The host would put it in; moto wants base64.
+        // The host would put the user data in; moto expects base64.
         Piece::Sealed(_) => "am9pbg%3D%3D".to_owned(),
     };
     let (status, body) = post(&request.body.iter().map(piece).collect::<String>());

@@ -1,4 +1,4 @@
-//! Creates whose answer was lost.
+//! Tests of creates whose answer was lost.
 
 use polity_driver_sdk::test::Reply;
 use polity_driver_sdk::{Code, Failure, Finding};
@@ -37,7 +37,7 @@ fn a_create_whose_answer_was_lost_is_found_with_what_it_would_have_answered() {
     assert!(owner.perform("machine.create", named("web-1")).is_err());
     server.borrow_mut().instances[0].state = "running";
     let finding = found(owner.resolve("web-1"));
-    // Another server and the same steps show what the answer would have been.
+    // The same steps on another server show the answer that was lost.
     let answer = object(&crate::ec2::server()).create("web-1");
     assert_eq!(finding, answer);
 }

@@ -1,4 +1,4 @@
-//! What a class may say.
+//! Tests of what a class may contain.
 
 use polity_driver_sdk::Code;
 use serde_json::{Value, json};

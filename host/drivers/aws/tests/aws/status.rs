@@ -1,4 +1,4 @@
-//! Looks at a machine.
+//! Tests of reading a machine.
 
 use polity_driver_sdk::Code;
 use serde_json::{Value, json};

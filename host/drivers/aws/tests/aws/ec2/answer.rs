@@ -1,4 +1,4 @@
-//! What EC2 answers, in its XML.
+//! Answers of EC2, in its XML.
 
 use polity_driver_sdk::test::Reply;
 
@@ -19,7 +19,7 @@ pub fn error(status: u16, code: &str, message: &str) -> Reply {
     )
 }
 
-/// A refusal that does not say why.
+/// A refusal without a code or a message.
 pub fn error_without_code(status: u16) -> Reply {
     failed(status, "")
 }

@@ -1,4 +1,4 @@
-//! Filters as EC2 applies them: a star is any text, a question mark any character, a backslash takes both away.
+//! Filters as EC2 applies them: a star matches any text, a question mark any character; a backslash escapes both.
 
 use super::Instance;
 use super::form::Fields;
@@ -22,7 +22,7 @@ pub fn fits(form: &Fields, instance: &Instance) -> bool {
     })
 }
 
-/// What a filter compares.
+/// The value of an instance that a filter compares.
 fn known(name: &str, instance: &Instance) -> Vec<String> {
     match name {
         "instance-state-name" => vec![instance.state.to_owned()],

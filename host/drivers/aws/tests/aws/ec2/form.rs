@@ -10,7 +10,7 @@ use polity_driver_sdk::{HttpRequest, Piece};
 pub struct Fields(BTreeMap<String, String>);
 
 impl Fields {
-    /// The form of a request. What is sealed reads as `(sealed)`.
+    /// The form of a request. A sealed value reads as `(sealed)`.
     pub fn of(request: &HttpRequest) -> Self {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! A small EC2: instances with marks, filters, pages, client tokens. It answers XML as the real one does.
+//! A small EC2: instances with marks, filters, pages and client tokens. It answers in XML, like the real EC2.
 
 mod answer;
 mod filter;
@@ -30,9 +30,9 @@ pub struct Instance {
     pub zone: &'static str,
     pub dns: String,
     pub source_dest_check: &'static str,
-    /// A tag without a value has no element for it.
+    /// The tags. A tag without a value has no element for the value.
     pub tags: Tags,
-    /// If there are several network interfaces: what stands at each.
+    /// The network interfaces, if there are several.
     pub interfaces: Vec<Interface>,
 }
 
@@ -57,9 +57,9 @@ pub struct Ec2 {
     pub overlap: usize,
     /// Whether filters are applied. A server may ignore them.
     pub filters: bool,
-    /// What an action answers in place of what it should.
+    /// The reply of an action in place of the usual one.
     pub instead: BTreeMap<String, Reply>,
-    /// What an action does, and then answers.
+    /// The reply of an action in place of the usual one, after the action has had its effect.
     pub afterwards: BTreeMap<String, Reply>,
     made: usize,
 }
@@ -81,7 +81,7 @@ pub fn server() -> Server {
 }
 
 impl Ec2 {
-    /// An instance that somebody has made, with these tags.
+    /// Adds an instance with these tags, which the driver has not created.
     pub fn make(&mut self, tags: &[(&str, &str)]) -> &mut Instance {
         self.made += 1;
         let nth = self.made;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Fields, IMAGE, Server};
 
-/// What answers requests.
+/// A function that answers requests.
 pub type Answers = Box<dyn FnMut(&HttpRequest) -> Reply>;
 
 /// An object whose operations are performed against the server.
@@ -23,7 +23,7 @@ pub fn object(server: &Server) -> Object {
     over(Box::new(move |request| server.borrow_mut().answer(request)))
 }
 
-/// The same in front of any server.
+/// An object in front of any server.
 pub fn over(server: Answers) -> Object {
     let mut play = Play::new(server);
     play.session = json!({"region": "eu-central-1", "account": "111122223333"});
@@ -63,7 +63,7 @@ impl Object {
         self.play.resolve::<Aws>("machine.create", entry)
     }
 
-    /// The fields of what was sent so far, with the secrets in them.
+    /// The fields of the requests that were sent so far, with the secrets in them.
     pub fn sent(&self) -> Vec<Fields> {
         let forms = self
             .play
@@ -73,7 +73,7 @@ impl Object {
         forms.collect()
     }
 
-    /// The actions that were sent so far.
+    /// The actions of the requests that were sent so far.
     pub fn actions(&self) -> Vec<String> {
         self.sent().iter().map(|form| form["Action"].clone()).collect()
     }
