@@ -58,7 +58,7 @@ impl KeepsCode for Kept {
 
     fn keep(&self, name: &str, code: &[u8]) {
         let kept = [&Sha256::digest(code)[..], code].concat();
-        // Two processes may keep the same at once. Whoever is late finds the other's file aside gone.
+        // Two processes may keep the same code at once. The later one then finds its temporary file gone.
         let written = self
             .make_room()
             .and_then(|()| private::replace(&self.dir, &format!("{name}{ENDING}"), &kept));

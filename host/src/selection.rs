@@ -25,8 +25,8 @@ impl Selection {
         self.bindings.matches_labels(&labels) && own.is_none_or(|own| self.covers(&own))
     }
 
-    /// What a binding reaches beside the namespaces of this host. What the cluster does not tell now is found out later,
-    /// by whoever looks at it.
+    /// Why a binding reaches beyond the namespaces of this host; `None` if it does not. What the cluster does not show now is
+    /// found out later, when it is read.
     pub(crate) async fn problem(&self, cluster: &Cluster, spec: &BindingSpec) -> Option<String> {
         let namespaces = self.namespaces.as_ref()?.join(", ");
         let here = format!("this host is for the namespaces {namespaces} (--namespace)");

@@ -83,7 +83,7 @@ impl Server {
 }
 
 fn say(stream: &mut TcpStream, text: &str) {
-    // Whoever has asked may be gone.
+    // The client may have closed the connection.
     let _ = stream.write_all(text.as_bytes());
 }
 
@@ -112,7 +112,7 @@ fn read(stream: &TcpStream) -> String {
         text.push_str(&line);
     }
     let mut body = vec![0; length];
-    // Whoever breaks off has sent less.
+    // A client that breaks off has sent less.
     let _ = reader.read_exact(&mut body);
     text + &String::from_utf8_lossy(&body)
 }

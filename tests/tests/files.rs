@@ -1,4 +1,4 @@
-//! Files that the host writes can be read only by its user, whatever the umask is and whoever used the place
+//! Files that the host writes can be read only by its user, with any umask, and also if another user used the folder
 //! before.
 
 use std::fs;

@@ -64,7 +64,7 @@ impl Reader {
         let found = std::env::var_os("PATH").unwrap_or_default();
         let programs = std::iter::once(self.place.path().join("bin")).chain(std::env::split_paths(&found));
         shell.env("PATH", std::env::join_paths(programs).expect("paths"));
-        // Not in the home of whoever runs this test.
+        // The cache must not be in the home of the user who runs this test.
         shell.env("KUBECACHEDIR", self.place.path().join("cache"));
         // The page names files below `target`.
         shell.env_remove("CARGO_TARGET_DIR");

@@ -68,7 +68,7 @@ fn first_failure(seeds: u64, options: &(dyn Fn() -> Options<'static> + Sync)) ->
     })
 }
 
-/// One seed, with its trace: for whoever looks into a failure.
+/// One seed, with its trace, to investigate a failure.
 #[test]
 fn one_seed() {
     let seed = number("POLITY_SEED").unwrap_or(1);
@@ -379,7 +379,7 @@ fn a_finalizer_that_goes_while_a_create_is_in_doubt_leaves_a_machine() {
         Guard::DoubtKeepsTheFinalizer,
         |scenario| {
             of_guests(scenario);
-            // Whoever creates one soon wants it no more, and its machine is made after that.
+            // Each guest is deleted soon after it is created, and its machine is created only after that.
             let deleted = scenario.actions.iter().filter_map(|(at, action)| match action {
                 Action::Create(place) if place.0 == "Guest" => {
                     Some((at + 3_000, Action::Delete(place.clone())))

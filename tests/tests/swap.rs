@@ -330,7 +330,7 @@ fn none_was_lost(world: &Swapped, native: &Native, passes: &[PassRecord]) {
         let in_force: Vec<&Version> = world.at(began).collect();
         let due = |version: &&Version| {
             let due = before.ended.boot + native.wait(&version.policy, &retry.request, &version.config);
-            // Whoever is told only now that its time was over long ago begins now.
+            // A key that learns only now that its time was over long ago begins now.
             (due..=due.max(version.by).max(before.ended.boot) + PROMPTLY).contains(&began)
         };
         assert!(

@@ -26,7 +26,7 @@ pub enum Compiler {
     Child(Confined),
 }
 
-/// Keeps machine code for the next process. Whoever can write to it runs code in the host.
+/// Keeps machine code for the next process. A user who can write to the store can run code in the host.
 pub trait KeepsCode: fmt::Debug + Send + Sync {
     /// What was kept under this name, whole; `None` if there is nothing.
     fn read(&self, name: &str) -> Option<Vec<u8>>;

@@ -10,7 +10,7 @@
 //! | room | what it is |
 //! |---|---|
 //! | `kernel/` | time, chance, faults, tasks in progress, calls, and what outlives the process; knows nothing of clouds |
-//! | `hypervisor/` | the VMs, whoever made them: names, power, tasks that change them, and a log of all effects |
+//! | `hypervisor/` | all VMs: names, power, tasks that change them, and a log of all effects |
 //! | `services/` | one room for each service, with its own state, behind the trait `Service` |
 //! | `event.rs` | what services tell each other |
 //! | `sim.rs` | the whole: carries calls to services, and events to all of them |

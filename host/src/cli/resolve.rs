@@ -21,7 +21,7 @@ use crate::progress::{Format, say};
 ///
 /// An entry in status.pending stays as long as the cloud cannot tell what became of it: the account is another one, or the
 /// driver that made it is gone. Look for yourself before you say it: if something was created that you call absent,
-/// there will be two of it. Whoever may read the object and write its status may say it; it becomes an Event, and the
+/// there will be two of it. Users who may read the object and write its status may do this; it becomes an Event, and the
 /// next pass is recorded with it. Without --kubeconfig, --context or --in-cluster the default kubeconfig is used, as
 /// by kubectl.
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! Plugging ports in and out, whoever drives the router.
+//! Tests of plugging ports in and out, which do not depend on the driver of the router.
 
 use crate::thing::{self, Thing};
 use polity_sdk::Code;

@@ -100,7 +100,7 @@ impl Counted {
         // The effect comes first, the answer is on its way from then on.
         let answered = poll!(answer.as_mut());
         if changes && self.outputs.made() == Heard::No {
-            // Whoever called gives up in the end.
+            // The caller gives up in the end.
             return std::future::pending().await;
         }
         match answered {

@@ -121,7 +121,7 @@ impl World {
         }
         let machines = self.site.list(MACHINES, "Machine").await;
         for vm in &vms {
-            // Whoever listed after the VM was seen sees its object, unless the VM went first.
+            // The list was read after the VM was seen, so it contains the object of the VM, unless the VM went first.
             let alive = machines.iter().any(|m| m["metadata"]["uid"] == *vm.owner);
             if !alive && self.site.vms().iter().any(|still| still.id == vm.id) {
                 return Err(format!("VM {} of {} has no object", vm.id, vm.name));

@@ -410,7 +410,7 @@ impl Oracle {
         let uid = change.shown.uid();
         let newer = |element: &String| {
             let foreign = self.foreign.get(&(uid.to_owned(), element.clone()));
-            // A condition of the host is the host's to say, whoever took it away.
+            // A condition of the host belongs to the host, even if another writer has removed it.
             let is_hosts = element.starts_with("condition polity.dev/");
             !is_hosts && foreign.is_some_and(|version| *version > read)
         };

@@ -137,7 +137,7 @@ async fn bombs_hold_up_neither_the_start_nor_others_and_are_tried_again_later_ea
         confining.until_said(&host, binding, "False", words).await;
     }
     confining.until_runs("vm").await;
-    // Whoever mends it waits for nothing.
+    // A corrected file is loaded at once.
     confining.put("bomb.wasm", guests::hostile());
     confining.until_said(&host, "bomb", "True", "").await;
 }

@@ -177,7 +177,7 @@ async fn the_content_of_a_secret_is_seen_and_written_by_no_policy() {
     is_closed(secret).await;
 }
 
-/// Whoever may write a binding has the host's own rights.
+/// A user who may write a binding has the host's own rights.
 #[tokio::test(start_paused = true)]
 async fn bindings_are_seen_and_written_by_no_policy() {
     let api_version = "polity.dev/v1alpha1";

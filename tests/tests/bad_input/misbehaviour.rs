@@ -102,7 +102,7 @@ async fn whatever_a_policy_does_only_the_object_waits_with_which_it_did() {
     fixture.until_machines_run().await;
     fixture.until_said("machines", "Healthy", "True", "").await;
 
-    // Whoever mends the cause is not left in quarantine.
+    // When the cause is removed, the object leaves quarantine.
     ask_for_a_look(&fixture, &thing("panic", "behave"), "1").await;
     fixture.until_passed("panic", 0, &Outcome::Published).await;
     let mended = get(&fixture, "panic").await;

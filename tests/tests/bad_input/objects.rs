@@ -145,7 +145,7 @@ async fn a_machine_that_names_the_vm_of_another_tenant_is_refused_and_that_vm_is
         Value::Null
     );
 
-    // Even whoever may write the status gets nowhere.
+    // A tenant who may write the status gets no further.
     for status in [
         json!({"machineRef": vm.id}),
         json!({"taskRef": task, "taskKind": "clone"}),

@@ -252,7 +252,7 @@ async fn a_node_of_another_vm_is_not_related() {
         .until_said("things", "Ungranted", "True", "Node victim: not related")
         .await;
 
-    // Whoever names no VM is not related to a node that names none.
+    // An object that names no VM is not related to a node that names none.
     let wishes =
         json!([{"objects": {"apiVersion": "v1", "kind": "Node"}}, {"object": named(&node_at("nobodys"))}]);
     let answers = wish_of(&fixture, &with_vm("empty", "", &wishes)).await;
@@ -628,7 +628,8 @@ async fn a_secret_of_another_namespace_boots_no_machine() {
     assert_eq!(story.site.vms().len(), 1);
 }
 
-/// Nobody but its policy may write the status. Whoever does has the node that the VM on record has, and no VM.
+/// Only the policy of a machine may write its status. A tenant who writes it nevertheless gets the node of the VM in the
+/// status, but not the VM.
 #[tokio::test(start_paused = true)]
 async fn a_machine_with_the_vm_of_another_on_record_is_refused_by_its_driver() {
     let story = victim().await;

@@ -105,7 +105,7 @@ impl Dialect for Query {
     }
 
     fn move_away(&self, request: &mut Parts, _: &mut Bytes) -> Option<String> {
-        // moto takes this for the account of whoever asks.
+        // moto takes this as the account of the caller.
         let account = HeaderValue::from_static(OTHER);
         request.headers.insert("x-moto-account-id", account);
         None

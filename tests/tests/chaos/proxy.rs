@@ -30,7 +30,7 @@ pub(super) enum Fault {
     LostAnswer,
     /// The same, and then the cloud answers nothing any more.
     Outage,
-    /// Whoever logs in is in another account. This is done to all requests.
+    /// Every login leads to another account. This is done to all requests.
     OtherAccount,
     /// A request is done, and its answer breaks off in the middle.
     Cut,

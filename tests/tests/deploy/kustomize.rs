@@ -48,7 +48,7 @@ fn the_kustomize_base_runs_a_host_with_its_own_account_and_goes_without_a_trace(
     site.runs_machines(at, "polity-policies");
 
     site.kubectl(&["delete", "-k", overlay, "--wait=false"]);
-    // What the bindings needed came beside the base, and stays for whoever applied it.
+    // The objects that the bindings needed were applied beside the base, so deleting the overlay leaves them.
     let kinds =
         "deployments,poddisruptionbudgets,networkpolicies,serviceaccounts,configmaps,roles,rolebindings";
     let left = site.kubectl(&["get", kinds, "-n", "polity-system", "-o", "name"]);

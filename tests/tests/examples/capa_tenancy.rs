@@ -37,7 +37,7 @@ fn tenants_act_in_their_own_accounts_or_not_at_all() {
     assert_eq!(principals(&blue), [user("polity-1"), user("polity-2")]);
     let with_second = |pass: &&PassRecord| session(pass)["attributes"]["principal"] == user("polity-2");
     let rotated = blue.iter().find(with_second).expect("a pass with the new key");
-    // Whoever came first got the session, the others share it.
+    // The first pass opened the session, and the others share it.
     let others = [
         ran.passes("AWSCluster", "team-blue/main"),
         ran.passes("Machine", "team-blue/blue-2"),

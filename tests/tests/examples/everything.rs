@@ -55,7 +55,7 @@ fn five_workflows_run_side_by_side_and_each_keeps_to_its_own() {
     assert!(stranger.iter().all(|pass| pass.outcome == Outcome::Denied));
     let cluster = ran.passes("AWSCluster", "shop/main");
     assert_took(&cluster, "CAPA-", &["07b"]);
-    // The cluster and its machines act by one session: whoever comes first has it made.
+    // The cluster and its machines act by one session. The first pass opens it.
     let mut shop = cluster;
     for machine in ["web-1", "web-2", "web-3"] {
         shop.extend(ran.passes("Machine.capv.polity.dev", &format!("shop/{machine}")));

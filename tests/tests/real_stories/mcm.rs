@@ -364,7 +364,7 @@ fn evict(pod: &Value) -> Write {
     }))
 }
 
-/// What the node's kubelet, or whoever misses it, says of the node.
+/// Writes the condition `Ready` of the node, as its kubelet does, or the controller that misses the kubelet.
 async fn say_node_is(scene: &Scene, node: &ObjectRef, ready: &str) {
     let mut conditions = scene.get(node).await["status"]["conditions"].clone();
     for condition in conditions.as_array_mut().expect("conditions") {

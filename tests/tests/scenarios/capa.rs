@@ -577,7 +577,7 @@ async fn capa_05_a_cluster_without_another_owner_is_not_owned(on: &dyn Backend) 
     assert!(!goes_with_its_identity(on, "WithOtherOwner").await);
 }
 
-/// What the drawing says, literally: the identity is an owner whoever else is.
+/// The drawing, literally: the identity becomes an owner even if there is no other owner.
 async fn capa_05_a_cluster_goes_with_its_only_owner(on: &dyn Backend) {
     assert!(goes_with_its_identity(on, "Always").await);
 }

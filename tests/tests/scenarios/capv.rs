@@ -537,7 +537,7 @@ fn without_report(mut object: Value) -> Value {
     object
 }
 
-/// How often the cloud was told to clone, whoever heard its answer.
+/// How often the cloud was told to clone, including clones whose answer was lost.
 fn clones(story: &Story) -> usize {
     let effects = story.site.effects();
     let begun = effects.iter().filter(|effect| effect.what == Happened::Submitted);

@@ -93,7 +93,7 @@ impl Hypervisor {
         self.vms.values().find(|vm| vm.exists() && vm.name == name)
     }
 
-    /// The name of the VM with this id, whoever asks.
+    /// The name of the VM with this id, for any caller.
     pub(crate) fn name_of(&self, id: &str) -> Option<String> {
         let vm = self.vms.get(&vm::number(id)?)?;
         Some(vm.name.clone())

@@ -120,7 +120,7 @@ fn lives(b: &mut Bench, mut between: impl FnMut(&mut Bench)) -> Vec<String> {
     said
 }
 
-/// Numbers are given to whoever asks: what one service makes shifts those of the others.
+/// Removes numbers. All services share one sequence of numbers, so what one service makes shifts the numbers of the others.
 fn without_numbers(said: &[String]) -> Vec<String> {
     let digits = |text: &String| text.chars().filter(|c| !c.is_ascii_digit()).collect();
     said.iter().map(digits).collect()

@@ -49,7 +49,7 @@ impl Oracle {
             let let_go = crate::simulation::kinds::guest::may_leave_machines(&change.shown.tree());
             self.let_go.extend(let_go.then(|| change.shown.uid().to_owned()));
         }
-        // Whoever takes a finalizer away that is not theirs lets go what it holds.
+        // A writer other than a host that removes the host's finalizer lets the object go.
         if let (Some(before), Some(after)) = (&change.before, &change.after)
             && before.has_finalizer(FINALIZER)
             && !after.has_finalizer(FINALIZER)

@@ -69,7 +69,8 @@ impl Oracle {
         seen.news.push(News { now, what });
     }
 
-    /// A process is told by an answer how objects are: what enters its cache so is news to whoever used them.
+    /// A process learns the state of objects from an answer. What enters its cache in this way is news for all keys that used
+    /// these objects.
     pub fn reads(&mut self, now: u64, host: &str, reply: &Reply) {
         let Reply::Objects(Ok(found)) = reply else { return };
         let versions = found.iter().map(|object| object.version().0);

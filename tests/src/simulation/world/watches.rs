@@ -122,7 +122,7 @@ impl World<'_> {
         self.chance.between(0, most)
     }
 
-    /// Shows what changed to whoever watches, and to the oracle.
+    /// Shows new changes to all watches and to the oracle.
     pub(super) fn observe(&mut self) -> Verdict {
         while let Some(change) = self.store.log().get(self.shown).cloned() {
             self.shown += 1;

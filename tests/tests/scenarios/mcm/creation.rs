@@ -303,7 +303,7 @@ async fn mcm_c17_a_vm_with_the_node_name_of_another_that_cannot_be_given_back_st
     assert!(failed["status"]["providerID"].is_string(), "{failed}");
     assert_eq!(told(&story)[..2], ["R10 R12 Short", "R14 C04 C17 Short"]);
     assert_eq!(story.site.vms().len(), 2);
-    // Whoever deletes the machine takes the VM along.
+    // Deleting the machine removes the VM too.
     story.delete().await;
     until_gone(&story).await;
     assert_eq!(story.site.vms().len(), 1);

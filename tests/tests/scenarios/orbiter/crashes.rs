@@ -1,6 +1,6 @@
-//! Whoever crashes, and after whichever output: at most one node is changed at any time, none is rebooted twice for one
-//! change, no machine is added twice, and in the end everything is as it should be. The same where the answer to an output
-//! is lost.
+//! Any process crashes, after any output: at most one node is changed at any time, no node is rebooted twice for one change,
+//! no machine is added twice, and in the end everything is as it should be. The same holds if the answer to an output is
+//! lost.
 //!
 //! Orbiter and the agent of each node are processes of their own here, so that one of them can crash alone.
 
@@ -84,7 +84,7 @@ impl Cluster {
         }
     }
 
-    /// Whoever has crashed is started again.
+    /// Starts the processes that have crashed again.
     async fn supervise(&mut self) {
         if self.story.supervise().await {
             self.wires.push(self.story.host.wire.clone());

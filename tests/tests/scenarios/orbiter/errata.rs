@@ -42,7 +42,7 @@ async fn erratum_07_a_node_is_never_done_in_between(on: &dyn Backend) {
     assert_eq!(fixture.kubelets().await, [NEW; 3]);
 }
 
-/// A dead agent blocks the rollout for ever; whoever wants to hear of that says after how long.
+/// A dead agent blocks the rollout for ever. With `updateTimeout`, the Orb reports that after this time.
 async fn erratum_08_a_dead_agent_blocks_the_rollout_and_no_second_node_is_touched(on: &dyn Backend) {
     for (timeout, phase, why) in [
         (json!({}), "maintaining", "WaitingForNodeAgent"),

@@ -450,8 +450,8 @@ fn tell_act(act: &Act) -> Option<String> {
     })
 }
 
-/// Passes as [`tell`] tells them; of those that are alike the first alone. An agent writes to its Node twice, metadata
-/// and status: whoever wakes by the first write and meets the second has done nothing, and comes again at once.
+/// Passes as [`tell`] tells them; of equal passes in a row only the first. An agent writes to its Node twice, metadata and
+/// status. A pass that begins after the first write and meets the second has done nothing, and is repeated at once.
 pub(super) fn tell_all(passes: &[PassRecord]) -> Vec<String> {
     let told = passes.iter().map(tell);
     let mut told: Vec<String> = told.filter(|pass| !pass.ends_with("Conflict")).collect();

@@ -191,8 +191,8 @@ async fn orb_33_an_orb_that_is_deleted_while_a_machine_may_have_been_added_waits
     assert!(fixture.machines().is_empty());
 }
 
-/// The code takes the tail of a list of ids. Who leaves is: whoever is to be replaced, then the highest number; never
-/// the last control plane.
+/// The code takes the tail of a list of ids. Here the machine that leaves is the machine to be replaced, or else the machine with
+/// the highest number; never the last control plane.
 async fn erratum_14_who_leaves_is_determined(on: &dyn Backend) {
     let mut fixture = Fixture::running(on, event("retire"), json!({}), 3).await;
     fixture.until_second(THEN - 30).await;
