@@ -22,7 +22,7 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Classes {
-    /// After somebody else wrote first.
+    /// After another writer changed the object first.
     pub conflict: Curve,
     /// If work is under way, or the request may succeed soon.
     pub short: Curve,

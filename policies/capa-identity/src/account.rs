@@ -33,7 +33,7 @@ pub(crate) async fn open(cx: &Cx, cluster: &AwsCluster, plan: &Plan) -> Result<C
 /// principals, so waiting may help even after a refusal.
 fn failed(cx: &Cx, failure: Failure) -> Stop {
     cx.note("CAPA-21");
-    let message = format!("no session: {}", failure.message);
+    let message = format!("no session could be opened: {}", failure.message);
     let (condition, reason) = (RETRIEVED, "CredentialProviderBuildFailed");
     let refused = matches!(failure.code, Code::PermissionDenied | Code::Unauthenticated);
     Stop {
@@ -55,7 +55,7 @@ pub(crate) fn check(cx: &Cx, cluster: &AwsCluster, credential: &Credential<Attri
     {
         cx.note("CAPA-15");
         let message = format!(
-            "the credentials of {} lead to account {}, and the cluster is in {other}",
+            "the credentials of {} belong to account {}, but the cluster is in {other}",
             credential.attributes.principal, credential.attributes.account
         );
         return Err(Stop::new(

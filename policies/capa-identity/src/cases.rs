@@ -82,7 +82,7 @@ const STATIC_PLAN: &str = concat!(
     r#""name":"keys","uid":"uid-keys"},"namespace":"capa-system","name":"aws-keys","digest":"d-1"}}]}"#
 );
 const UNKNOWN_FIELD: &str = concat!(
-    "AWSClusterRoleIdentity role cannot be looked at: the answer is not what this policy expects: unknown field ",
+    "AWSClusterRoleIdentity role cannot be read: the answer is not what this policy expects: unknown field ",
     "`inlinePolcy`, expected one of `allowedNamespaces`, `roleARN`, `sessionName`, `durationSeconds`, ",
     "`inlinePolicy`, `policyARNs`, `externalID`, `sourceIdentityRef` at line 1 column 183",
 );
@@ -378,7 +378,7 @@ capa_01_a_machine_that_names_no_cluster_is_left_alone:
         .edited(|object| object["metadata"]["labels"] = json!({}))
         .notes("01")
         .patch(usage("False", "ClusterUnknown",
-            "neither spec.clusterName nor the label cluster.x-k8s.io/cluster-name says which AWSCluster it belongs to"))
+            "neither spec.clusterName nor the label cluster.x-k8s.io/cluster-name names the AWSCluster of this object"))
         .denied("ClusterUnknown")
         .next(Next::settled());
 
@@ -397,7 +397,7 @@ capa_06_a_cluster_that_cannot_be_looked_at_is_looked_at_again_soon:
         .fails(CLUSTER, Code::Unavailable)
         .step([CLUSTER])
         .notes("01 06")
-        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "AWSCluster c-1 cannot be looked at: no"))
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "AWSCluster c-1 cannot be read: no"))
         .denied("PrincipalCredentialRetrievalFailed")
         .retried(Code::Unavailable);
 
@@ -428,7 +428,7 @@ capa_04_an_identity_beside_its_cluster_is_fetched_from_there:
 capa_04_without_the_bindings_leave_such_a_kind_is_unknown:
     cluster("AWSServiceAccountIdentity", "irsa")
         .notes("01 02 04 06 P5")
-        .patch(retrieval("False", "UnknownIdentityKind", "AWSServiceAccountIdentity is no kind of identity"))
+        .patch(retrieval("False", "UnknownIdentityKind", "AWSServiceAccountIdentity is not a kind of identity"))
         .denied("UnknownIdentityKind");
 
 capa_05_the_identity_becomes_an_owner_beside_the_cluster_that_controls:
@@ -489,7 +489,7 @@ capa_06_an_identity_that_cannot_be_looked_at_is_looked_at_again_soon:
         .step([ROLE])
         .notes("01 02 03 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
-            "AWSClusterRoleIdentity role cannot be looked at: no"))
+            "AWSClusterRoleIdentity role cannot be read: no"))
         .denied("PrincipalCredentialRetrievalFailed")
         .retried(Code::Unavailable);
 
@@ -498,7 +498,7 @@ capa_06_an_identity_of_another_namespace_is_not_looked_at:
         .edited(|object| object["spec"]["identityRef"]["namespace"] = "rich".into())
         .notes("01 02 03 06")
         .patch(retrieval("False", "IdentityInOtherNamespace",
-            "AWSClusterStaticIdentity keys is referred to in another namespace"))
+            "AWSClusterStaticIdentity keys is named in another namespace than the cluster's"))
         .denied("IdentityInOtherNamespace");
 
 capa_06_a_service_account_identity_of_another_namespace_is_not_looked_at:
@@ -507,7 +507,7 @@ capa_06_a_service_account_identity_of_another_namespace_is_not_looked_at:
         .edited(|object| object["spec"]["identityRef"]["namespace"] = "rich".into())
         .notes("01 02 04 06")
         .patch(retrieval("False", "IdentityInOtherNamespace",
-            "AWSServiceAccountIdentity irsa is referred to in another namespace"))
+            "AWSServiceAccountIdentity irsa is named in another namespace than the cluster's"))
         .denied("IdentityInOtherNamespace");
 
 capa_06_a_missing_secret_is_waited_for:
@@ -535,7 +535,7 @@ capa_06_a_secret_that_cannot_be_looked_at_is_looked_at_again_soon:
         .fails(SECRET, Code::DeadlineExceeded)
         .step([STATIC]).step([SECRET])
         .notes("01 02 03 05 N3 07a 06")
-        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Secret aws-keys cannot be looked at: no"))
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Secret aws-keys cannot be read: no"))
         .denied("PrincipalCredentialRetrievalFailed")
         .retried(Code::DeadlineExceeded);
 
@@ -618,7 +618,7 @@ capa_23_a_missing_controllers_identity_is_made:
         .step([DEFAULT]).step([CREATE])
         .notes("01 02 03 23")
         .patch(retrieval("False", "ControllerIdentityCreated",
-            "AWSClusterControllerIdentity default was missing and has been made"))
+            "AWSClusterControllerIdentity default was missing and has been created"))
         .denied("ControllerIdentityCreated")
         .next(Next::After(1_000));
 
@@ -638,7 +638,7 @@ capa_06_without_a_grant_to_make_it_a_missing_controllers_identity_is_waited_for:
         .step([DEFAULT]).step([CREATE])
         .notes("01 02 03 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
-            "AWSClusterControllerIdentity default does not exist and cannot be made: no"))
+            "AWSClusterControllerIdentity default does not exist and cannot be created: no"))
         .denied("PrincipalCredentialRetrievalFailed");
 
 capa_06_a_missing_controllers_identity_is_not_made_where_the_binding_says_so:
@@ -660,7 +660,7 @@ capa_15_another_account_than_the_known_one_is_denied_and_nothing_else_changes:
         .notes("01 02 03 05 N2 07a P1 07 09 10 24 15")
         .patch(json!({"status": {"conditions": [allowed(EARLIER), retrieved(EARLIER), condition(
             "AccountMatches", "False", "AccountMismatch",
-            "the credentials of arn:me lead to account 222, and the cluster is in 111", NOW,
+            "the credentials of arn:me belong to account 222, but the cluster is in 111", NOW,
         )]}}))
         .denied("AccountMismatch");
 
@@ -675,7 +675,7 @@ capa_15_the_account_of_the_spec_counts_before_any_is_known:
         .notes("01 02 03 05 N2 07a P1 07 09 10 24 15")
         .patch(json!({"status": {"conditions": [allowed(EARLIER), retrieved(EARLIER), condition(
             "AccountMatches", "False", "AccountMismatch",
-            "the credentials of arn:me lead to account 111, and the cluster is in 333", NOW,
+            "the credentials of arn:me belong to account 111, but the cluster is in 333", NOW,
         )]}}))
         .denied("AccountMismatch");
 
@@ -687,7 +687,7 @@ capa_15_a_machine_of_a_cluster_in_another_account_is_denied:
         .notes("01 02 03 N2 07a P1 07 09 10 24 15")
         .patch(json!({"status": {"conditions": [allowed(EARLIER), retrieved(EARLIER), condition(
             "AccountMatches", "False", "AccountMismatch",
-            "the credentials of arn:me lead to account 222, and the cluster is in 111", NOW,
+            "the credentials of arn:me belong to account 222, but the cluster is in 111", NOW,
         )]}}))
         .denied("AccountMismatch");
 
@@ -720,7 +720,7 @@ capa_21_a_principal_that_is_not_known_yet_is_tried_again_soon:
         .no_session(Code::Unauthenticated)
         .step([STATIC]).step([SECRET]).step([STATIC_PLAN])
         .notes("01 02 03 05 N3 07a P2 07 21")
-        .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
+        .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session could be opened: no"))
         .denied("CredentialProviderBuildFailed")
         .retried(Code::Unauthenticated);
 
@@ -730,7 +730,7 @@ capa_21_a_role_that_may_not_be_assumed_yet_is_tried_again_soon:
         .no_session(Code::PermissionDenied)
         .step([ROLE]).step([&role_plan(&["role"])])
         .notes("01 02 03 05 N2 07a P4 07 21")
-        .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
+        .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session could be opened: no"))
         .denied("CredentialProviderBuildFailed")
         .retried(Code::PermissionDenied);
 
@@ -740,7 +740,7 @@ capa_21_a_plan_that_the_cloud_does_not_know_is_tried_again_at_the_resync:
         .no_session(Code::InvalidArgument)
         .step([DEFAULT]).step([AMBIENT])
         .notes("01 02 03 05 N2 07a P1 07 21")
-        .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session: no"))
+        .patch(retrieval("Unknown", "CredentialProviderBuildFailed", "no session could be opened: no"))
         .denied("CredentialProviderBuildFailed");
 
 // Deletion.
@@ -778,7 +778,7 @@ a_deleting_cluster_is_not_let_go_because_its_identity_cannot_be_looked_at:
         .step([ROLE])
         .notes("01 02 03 06")
         .patch(retrieval("False", "PrincipalCredentialRetrievalFailed",
-            "AWSClusterRoleIdentity role cannot be looked at: no"))
+            "AWSClusterRoleIdentity role cannot be read: no"))
         .denied("PrincipalCredentialRetrievalFailed")
         .retried(Code::Unavailable);
 
@@ -892,7 +892,7 @@ capa_n11_what_lives_in_no_namespace_is_in_no_list:
         .notes("01 11 N11 13")
         .patch(json!({"status": {"conditions": [condition(
             "PrincipalUsageAllowed", "False", "PrincipalUsageUnauthorized",
-            "AWSClusterControllerIdentity default does not allow what lives in no namespace", NOW,
+            "AWSClusterControllerIdentity default does not allow cluster-scoped objects", NOW,
         )]}}))
         .denied("PrincipalUsageUnauthorized");
 
@@ -909,7 +909,7 @@ capa_06_a_namespace_that_cannot_be_looked_at_allows_nobody:
         .fails(NAMESPACE, Code::Unavailable)
         .step([NAMESPACE])
         .notes("01 02 03 05 06")
-        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Namespace team cannot be looked at: no"))
+        .patch(retrieval("False", "PrincipalCredentialRetrievalFailed", "Namespace team cannot be read: no"))
         .denied("PrincipalCredentialRetrievalFailed")
         .retried(Code::Unavailable);
 
@@ -1025,7 +1025,7 @@ capa_p4_a_role_without_a_source_is_assumed_by_the_controller:
 capa_p5_an_unknown_kind_is_not_looked_at:
     cluster("Secret", "keys")
         .notes("01 02 04 06 P5")
-        .patch(retrieval("False", "UnknownIdentityKind", "Secret is no kind of identity"))
+        .patch(retrieval("False", "UnknownIdentityKind", "Secret is not a kind of identity"))
         .denied("UnknownIdentityKind");
 
 capa_p5_an_unknown_kind_of_source_is_not_looked_at:
@@ -1033,7 +1033,7 @@ capa_p5_an_unknown_kind_of_source_is_not_looked_at:
         .exists(role("role", json!({}), Some(("Secret", "keys"))))
         .step([ROLE])
         .notes("01 02 03 05 N2 07a P3 P5")
-        .patch(retrieval("False", "UnknownIdentityKind", "Secret is no kind of identity"))
+        .patch(retrieval("False", "UnknownIdentityKind", "Secret is not a kind of identity"))
         .denied("UnknownIdentityKind");
 
 capa_p6_a_source_that_denies_is_not_assumed:
@@ -1060,7 +1060,7 @@ capa_p7_a_chain_that_comes_back_is_an_error:
         .exists(role("inner", json!({}), Some((ROLE_KIND, "role"))))
         .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
         .notes("01 02 03 05 N2 07a P3 N2 P8 P3 P7")
-        .patch(retrieval("False", "IdentityChainCycle", "the chain of identities does not end: role from inner from role"))
+        .patch(retrieval("False", "IdentityChainCycle", "the chain of identities is a circle or longer than maxChainLength: role from inner from role"))
         .denied("IdentityChainCycle");
 
 capa_p7_a_chain_that_is_too_long_is_an_error:
@@ -1071,7 +1071,7 @@ capa_p7_a_chain_that_is_too_long_is_an_error:
         .step([ROLE]).step(["AWSClusterRoleIdentity inner"])
         .notes("01 02 03 05 N2 07a P3 N2 P8 P3 P7")
         .patch(retrieval("False", "IdentityChainCycle",
-            "the chain of identities does not end: role from inner from default"))
+            "the chain of identities is a circle or longer than maxChainLength: role from inner from default"))
         .denied("IdentityChainCycle");
 
 // What is not in the drawing.

@@ -70,7 +70,10 @@ impl Walk<'_> {
         let same = |seen: &IdentityRef| (&seen.kind, &seen.name) == (&reference.kind, &reference.name);
         if self.seen.iter().any(same) || self.seen.len() >= config.max_chain_length {
             cx.note("CAPA-P7");
-            let message = format!("the chain of identities does not end: {}", self.trail(reference));
+            let message = format!(
+                "the chain of identities is a circle or longer than maxChainLength: {}",
+                self.trail(reference)
+            );
             return Err(Stop::failed("IdentityChainCycle", message));
         }
         self.seen.push(reference.clone());
@@ -104,7 +107,7 @@ impl Walk<'_> {
                 Ok(None)
             }
             unknown => {
-                let message = format!("{unknown:.60} is no kind of identity");
+                let message = format!("{unknown:.60} is not a kind of identity");
                 if self.is_outermost() {
                     cx.note("CAPA-04");
                     cx.note("CAPA-06");
@@ -132,7 +135,7 @@ impl Walk<'_> {
         }
         if reference.namespace.is_some() && reference.namespace.as_deref() != own {
             let message = format!(
-                "{} is referred to in another namespace",
+                "{} is named in another namespace than the cluster's",
                 named::<K>(&reference.name)
             );
             return Err(lookup::lacking(cx, "IdentityInOtherNamespace", message));
@@ -165,7 +168,7 @@ impl Walk<'_> {
 fn denial(cluster: &AwsCluster, identity: &str, answer: &Answer) -> Option<String> {
     let whom = match cluster.metadata.namespace.as_deref() {
         Some(namespace) => format!("the namespace {namespace}"),
-        None => "what lives in no namespace".to_owned(),
+        None => "cluster-scoped objects".to_owned(),
     };
     match answer {
         Answer::Allowed => None,

@@ -6,7 +6,7 @@ use polity_sdk::prelude::*;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// The time until the next pass after a denial, if nothing changes on which it rests; and the time
+    /// The time until the next pass after a denial, if nothing changes that the denial depends on; and the time
     /// between passes of a cluster without a lifecycle policy.
     pub resync: Period,
     /// The namespace of the Secrets that static identities name.

@@ -33,12 +33,12 @@ fn may_create(cx: &Cx) -> bool {
 async fn create(cx: &Cx) -> Stop {
     let name = named::<Controller>(DEFAULT);
     let (edge, reason, became) = match cx.act(cluster::create(&Controller::open_to_all())).await {
-        Ok(_) => ("CAPA-23", "ControllerIdentityCreated", "has been made"),
+        Ok(_) => ("CAPA-23", "ControllerIdentityCreated", "has been created"),
         Err(failure) if failure.code == Code::AlreadyExists => {
             ("CAPA-25", "ControllerIdentityAppeared", "has appeared meanwhile")
         }
         Err(failure) => {
-            let message = format!("{name} does not exist and cannot be made: {}", failure.message);
+            let message = format!("{name} does not exist and cannot be created: {}", failure.message);
             return lookup::lacking(cx, RETRIEVAL_FAILED, message).for_the_sake_of(failure);
         }
     };

@@ -3,8 +3,8 @@
 //! An AWSCluster names an identity. The identity says which namespaces may use it, and can name the identity from
 //! which its role is assumed. The policy follows that chain, requires that each link allows the cluster's namespace,
 //! describes the credentials to the host by name, and requires that they always lead to the same account. Only then is
-//! the lifecycle policy of the binding called, whichever team wrote that. Everything else is a denial. Before the
-//! verdict the cloud gets only one question: whose credentials these are.
+//! the lifecycle policy of the binding called, whichever team wrote it. Everything else is a denial. Before the
+//! verdict the cloud gets only one question: which principal the credentials belong to.
 //!
 //! The pass of an AWSCluster records its findings on that cluster. The pass of any other object (an AWSMachine,
 //! another team's Machine) judges the cluster of the object in the same way, and writes nothing on the cluster.

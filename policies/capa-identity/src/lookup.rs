@@ -32,7 +32,7 @@ pub(crate) fn named<K: Kind>(name: &str) -> String {
 pub(crate) fn failed(cx: &Cx, kind: &str, name: &str, failure: Failure) -> Stop {
     let message = match failure.is_not_found() {
         true => format!("{kind} {name} does not exist"),
-        false => format!("{kind} {name} cannot be looked at: {}", failure.message),
+        false => format!("{kind} {name} cannot be read: {}", failure.message),
     };
     lacking(cx, RETRIEVAL_FAILED, message).for_the_sake_of(failure)
 }

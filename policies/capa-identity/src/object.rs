@@ -94,7 +94,7 @@ impl Kind for AwsCluster {
 }
 
 impl AwsCluster {
-    /// Whether this primary is a cluster indeed.
+    /// Whether this primary really is a cluster.
     pub(crate) fn is_cluster(&self) -> bool {
         (self.api_version.as_str(), self.kind.as_str()) == (API_VERSION, AwsCluster::KIND)
     }
@@ -153,8 +153,8 @@ impl Kind for AwsMachine {
     }
 }
 
-/// The namespaces that may use an identity. If it is absent, none may; if it is `{}`, all may. Otherwise
-/// those may that are listed or selected. An empty selector selects none, and a value with an unknown field
+/// The namespaces that may use an identity. If the field is absent, none may; if it is `{}`, all may. Otherwise
+/// the listed and the selected namespaces may. An empty selector selects none, and a value with an unknown field
 /// allows none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

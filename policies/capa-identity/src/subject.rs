@@ -19,7 +19,7 @@ pub(crate) async fn cluster(cx: &Cx) -> Result<AwsCluster, Stop> {
     let Some(name) = primary.cluster_name(&cx.config().cluster_label) else {
         let label = &cx.config().cluster_label;
         let message =
-            format!("neither spec.clusterName nor the label {label} says which AWSCluster it belongs to");
+            format!("neither spec.clusterName nor the label {label} names the AWSCluster of this object");
         return Err(Stop::done("ClusterUnknown", message));
     };
     match cx.ask(cluster::object::<AwsCluster>(name)).await.found() {

@@ -1,5 +1,5 @@
-//! The user data, which stands in a Secret (CAPV-42). The policy knows its place only: the host unseals it on its way to
-//! the cloud.
+//! The user data, which is in a Secret (CAPV-42). The policy knows only the name of the Secret: the host reads the value and
+//! sends it to the cloud.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -12,8 +12,8 @@ use crate::{Cx, requeue};
 const KEY: &str = "value";
 const WAITING: &str = "WaitingForBootstrapData";
 
-/// Returns the user data, or `None` for a machine without any. Until its Secret has it, the machine waits: a VM that
-/// starts without its user data would never join anything.
+/// Returns the user data, or `None` for a machine without user data. The machine waits until the Secret has it, because a VM
+/// that starts without its user data would never join a cluster.
 pub(crate) async fn user_data(
     cx: &Cx,
     machine: &mut Machine,

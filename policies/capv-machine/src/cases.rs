@@ -818,7 +818,7 @@ capv_36_a_clone_that_the_cloud_knows_nothing_of_yet_stops_everything:
         .notes("36")
         .patch(json!({"status": {
             "phase": "Cloning",
-            "conditions": not_yet("WaitingForClone", "a clone may be under way: the cloud cannot say yet"),
+            "conditions": not_yet("WaitingForClone", "the answer to the clone was lost, and the cloud cannot yet tell whether the clone runs"),
         }}))
         .next(requeue());
 
@@ -827,7 +827,7 @@ capv_36_a_clone_in_doubt_stops_deletion_too:
         .in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .notes("36")
         .patch(json!({"status": {
-            "conditions": not_yet("WaitingForClone", "a clone may be under way: the cloud cannot say yet"),
+            "conditions": not_yet("WaitingForClone", "the answer to the clone was lost, and the cloud cannot yet tell whether the clone runs"),
         }}))
         .next(requeue());
 

@@ -16,7 +16,8 @@ pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next
         match &clone.resolution {
             Resolution::Unknown(_) => {
                 cx.note("CAPV-36");
-                let message = "a clone may be under way: the cloud cannot say yet";
+                let message =
+                    "the answer to the clone was lost, and the cloud cannot yet tell whether the clone runs";
                 machine.not_yet(cx, Phase::Cloning, "WaitingForClone", message);
                 return Ok(Break(requeue(cx)));
             }

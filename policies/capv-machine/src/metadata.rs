@@ -7,9 +7,9 @@ use polity_sdk::prelude::*;
 
 use crate::object::{Device, Machine, Route};
 
-/// Computes the metadata from the spec and from the MAC addresses that the VM *reports*. Those in `status` are
-/// written only after the metadata is right. cloud-init accepts JSON as YAML. The order of the fields is fixed, so
-/// that equal metadata is equal text.
+/// Computes the metadata from the spec and from the MAC addresses that the VM *reports*. The addresses in `status`
+/// are written only after the metadata is right. cloud-init accepts JSON as YAML. The order of the fields is fixed,
+/// so that equal metadata is equal text.
 pub(crate) fn of(machine: &Machine, nics: &[Nic]) -> String {
     let name = &machine.metadata.name;
     let macs = macs(&machine.spec.network.devices, nics);

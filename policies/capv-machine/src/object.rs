@@ -71,7 +71,7 @@ pub struct MachineSpec {
     /// The network.
     #[serde(default)]
     pub network: NetworkSpec,
-    /// What the guest sets itself up with.
+    /// The data with which the guest sets itself up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<Bootstrap>,
     /// When a running task is reported as too slow.
@@ -79,12 +79,12 @@ pub struct MachineSpec {
     pub task_timeout: Option<Period>,
 }
 
-/// What a guest sets itself up with when it starts for the first time.
+/// The data with which a guest sets itself up at its first start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Bootstrap {
     /// The Secret in the machine's namespace whose `value` is the user data. The template is not cloned before the
-    /// Secret exists. What it says later does not change a VM.
+    /// Secret exists. Later changes of the Secret do not change a VM.
     #[schemars(length(min = 1))]
     pub data_secret_name: String,
 }

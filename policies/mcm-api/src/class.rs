@@ -34,7 +34,7 @@ pub struct ClassSpec {
     /// The Secret with the `userData` with which a VM boots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<SecretRef>,
-    /// The Secret with the credentials by which the cloud is asked; without it they are those of the connection.
+    /// The Secret with the credentials for the cloud; without it the connection's own credentials are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credentials_secret_ref: Option<SecretRef>,
     /// The capacity of a node of this class.

@@ -54,7 +54,7 @@ pub async fn create(cx: &Cx, machine: &Machine, class: Option<&MachineClass>) ->
     cx.act(machines::create(&creation)).await
 }
 
-/// Sets up what the creation of the machine's VM left open. Returns whether the driver has something to set up.
+/// Does the setup that the machine's VM needs after its creation. Returns whether the driver has such a setup.
 pub async fn initialize(cx: &Cx, machine: &Machine, class: Option<&MachineClass>) -> Result<bool, Failure> {
     let initialized = cx.act(machines::initialize(&known(machine, class))).await;
     implemented(initialized.map(drop)).map(|done| done.is_some())
@@ -65,7 +65,7 @@ pub async fn delete(cx: &Cx, machine: &Machine, class: Option<&MachineClass>) ->
     cx.act(machines::delete(&known(machine, class))).await.map(drop)
 }
 
-/// Asks for a VM of the machine, whatever is on record; `None` if there is none, or if the driver cannot list VMs.
+/// Asks for any VM of the machine, also a VM that is not recorded; `None` if there is none, or if the driver cannot list VMs.
 pub async fn left(cx: &Cx, machine: &Machine) -> Result<Option<String>, Failure> {
     let listed = implemented(cx.ask(machines::list()).await)?.unwrap_or_default();
     let mut own = listed.machines.into_iter();
@@ -73,7 +73,7 @@ pub async fn left(cx: &Cx, machine: &Machine) -> Result<Option<String>, Failure>
     Ok(own.map(|vm| vm.provider_id))
 }
 
-/// Asks for the cloud's ids of volumes. A driver that cannot tell names none.
+/// Asks for the cloud's ids of volumes. The list is empty if the driver does not have this operation.
 pub async fn volumes(cx: &Cx, specifications: &[Value]) -> Result<Vec<String>, Failure> {
     let named = implemented(cx.ask(machines::volumes(specifications)).await)?;
     Ok(named.unwrap_or_default().volume_ids)

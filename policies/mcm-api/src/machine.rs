@@ -23,7 +23,7 @@ const SAME_OPERATION: Duration = Duration::from_secs(30 * 60);
 /// A machine of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// The metadata. The name is also that of the VM; labels name the node and the deployment.
+    /// The metadata. The VM has the same name; labels name the node and the deployment.
     pub metadata: Metadata,
     /// The wanted state.
     #[serde(default)]
@@ -269,22 +269,21 @@ impl Machine {
         since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// The name of the node: that in the label, or if the label was lost, the one known before.
+    /// The name of the node in the label, or if the label was lost, the last known name.
     pub fn node_name(&self) -> Option<&str> {
         let label = self.metadata.labels.get(NODE).or(self.status.node.as_ref());
         label.map(String::as_str).filter(|name| !name.is_empty())
     }
 
-    /// Whether the machine's VM is recorded, and it either has a node or waits for the one that its label
-    /// names.
+    /// Whether the machine's VM is recorded, and the machine either has a node or waits for the node in its label.
     pub fn is_linked(&self) -> bool {
         let node = self.status.node.as_ref();
         let named = node.is_some_and(|node| !node.is_empty() && self.metadata.labels.get(NODE) == Some(node));
         named && self.status.provider_id.is_some()
     }
 
-    /// The reason why the machine is unhealthy, by the last conditions of its node, where `watched` must not
-    /// be true; `None` if it is healthy. A node that does not report that it is ready is not.
+    /// The reason why the machine is unhealthy, from the last conditions of its node; `None` if it is healthy. The
+    /// conditions in `watched` must not be true. A node that does not report that it is ready is unhealthy.
     pub fn why_unhealthy(&self, watched: &[String]) -> Option<String> {
         let conditions = &self.status.node_conditions;
         let status = |kind: &str| {

@@ -28,7 +28,7 @@ impl Problem {
         }
     }
 
-    /// Loads the machine's class and checks its Secret. A failure to look is no problem of the class.
+    /// Loads the machine's class and checks its Secret. A failed read is not a problem of the class.
     pub async fn find<T: Kind, C>(
         cx: &Context<T, C>,
         machine: &Machine,
@@ -51,7 +51,10 @@ impl Problem {
         };
         let finalizer = &config.class_finalizer;
         if !finalizer.is_empty() && !class.metadata.finalizers.contains(finalizer) {
-            let message = format!("MachineClass {} does not carry {finalizer} yet", named.name);
+            let message = format!(
+                "MachineClass {} does not have the finalizer {finalizer} yet",
+                named.name
+            );
             let problem = Problem::new(Code::FailedPrecondition, "ClassNotReady", message);
             return Ok(Err(Problem {
                 class: RetryClass::Short,

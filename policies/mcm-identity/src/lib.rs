@@ -1,9 +1,9 @@
-//! Selects the credentials with which the cloud of a machine is asked: those in the Secret that the machine's class
-//! names, or those of the connection if the class names none.
+//! Selects the credentials for the cloud of a machine: the credentials in the Secret that the machine's class names,
+//! or the connection's own credentials if the class names no Secret.
 //!
-//! The policy names the Secret and its digest, and never sees a value. It runs before the policy of the machine. As
-//! long as there are no credentials the machine's policy is not called. The credentials of the connection never stand
-//! in for a Secret that is missing: the machine would be looked for in another account, and would seem to be gone.
+//! The policy names the Secret and its digest, and never sees a value. It runs before the policy of the machine. The
+//! machine's policy is not called while there are no credentials. The connection's own credentials are never used in
+//! place of a missing Secret: the machine would be looked for in another account, and would seem to be gone.
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;
@@ -48,7 +48,7 @@ pub fn manifest() -> Manifest {
         .writes(["status.conditions[CredentialsFound]"])
 }
 
-/// Decides with which credentials the cloud is asked.
+/// Decides which credentials are used for the cloud.
 #[polity_sdk::policy(identity)]
 pub async fn judge(cx: Cx) -> Result<Judgement, Failure> {
     let opened = match plan(&cx).await {
@@ -91,7 +91,7 @@ async fn plan(cx: &Cx) -> Result<Plan, Failure> {
     Ok(Plan { region: None, chain })
 }
 
-/// The Secret, if it has what it must have.
+/// The Secret, if it has all required keys.
 async fn link(cx: &Cx, class: &MachineClass, secret: &SecretRef) -> Result<SecretLink, Failure> {
     let name = &secret.name;
     let facts = cx.ask(cluster::secret(name)).await.found();
@@ -117,7 +117,7 @@ async fn link(cx: &Cx, class: &MachineClass, secret: &SecretRef) -> Result<Secre
     })
 }
 
-/// Whether only a change of the class or of the Secret helps. That of the class begins a pass; a Secret is looked at again.
+/// Whether only a change of the class or of the Secret helps. A change of the class begins a pass; a Secret is read again later.
 fn is_for_a_person(code: Code) -> bool {
     matches!(
         code,

@@ -72,7 +72,8 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
         Err(failure) if failure.effect == Effect::Unknown => {
             cx.note("MCM-C16");
             let (kind, state) = (OperationKind::Create, OperationState::Processing);
-            let description = "nobody knows yet whether the VM was made";
+            let description =
+                "the answer to the VM's creation was lost; the cloud is asked whether the VM exists";
             machine.operate(cx.now(), LastOperation::new(kind, state, description));
             Next::failed(RetryClass::Short, failure)
         }
@@ -157,7 +158,7 @@ async fn finish(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>, vm
         let (kind, state) = (OperationKind::Create, OperationState::Processing);
         machine.operate(
             cx.now(),
-            LastOperation::new(kind, state, "the VM is made; its node is to join"),
+            LastOperation::new(kind, state, "the VM exists; its node has yet to join"),
         );
         return Next::retry(RetryClass::Short);
     }

@@ -160,8 +160,8 @@ async fn delete_node(cx: &Cx, machine: &mut Machine) -> Next {
     }
 }
 
-/// Releases the machine. The beginning of this is written first: a machine in this state lost the race for its
-/// finalizer. After this nobody may delete a VM of the machine any more, so the driver's list comes before.
+/// Releases the machine. The beginning of this step is written first: a machine in this state lost the race for its
+/// finalizer. After the release no policy can delete a VM of the machine any more, so the driver's list is read before.
 async fn let_go(cx: &Cx, machine: &mut Machine) -> Next {
     match driver::left(cx, machine).await {
         Ok(None) => {}

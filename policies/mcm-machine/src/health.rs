@@ -72,7 +72,7 @@ fn lose(cx: &Cx, machine: &mut Machine, why: &str) {
     cx.event(EventType::Warning, "NodeUnhealthy", why);
 }
 
-/// The node is healthy but the machine is not Running. Makes it Running, unless something that it needs first is
+/// The node is healthy but the machine is not Running. Makes the machine Running, unless a precondition of that is
 /// missing.
 async fn recover(cx: &Cx, machine: &mut Machine, node: &Node) -> bool {
     let kind = if machine.is_being_created() {

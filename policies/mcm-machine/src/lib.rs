@@ -97,7 +97,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     end
 }
 
-/// Nothing is to be done: a running machine gets its resync, any other is waited for.
+/// There is nothing to do. A running machine gets its resync; any other machine is waited for.
 fn steady(cx: &Cx, machine: &Machine) -> Next {
     match machine.phase() {
         Some(Phase::Running) => Next::settled_for(cx.config().resync),

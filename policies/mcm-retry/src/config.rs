@@ -6,7 +6,7 @@ use polity_sdk::prelude::*;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// The wait after somebody else wrote first.
+    /// The wait after another writer changed the object first.
     pub conflict: Period,
     /// The wait if work is under way, or the request may succeed soon.
     pub short: Period,
@@ -14,8 +14,8 @@ pub struct Config {
     pub medium: Period,
     /// The wait if a person must change something.
     pub long: Period,
-    /// The wait if a quota or a capacity is used up, whatever the class is, but not for conflicts. By the
-    /// class if it is not set.
+    /// The wait if a quota or a capacity is used up, for every class except conflicts. If it is not set, the class
+    /// decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_exhausted: Option<Period>,
 }

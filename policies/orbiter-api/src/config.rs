@@ -23,9 +23,9 @@ pub struct Config {
     pub update_timeout: Option<Period>,
     /// The packages that have the version of Kubernetes. One of them is `kubelet`.
     pub kubernetes_packages: Vec<String>,
-    /// The releases over which a cluster goes if it is more than one minor version behind: of each minor
-    /// version the newest in this list. A value replaces the whole list. The release that an Orb wants in the
-    /// end need not be in it.
+    /// The releases through which a cluster is upgraded if it is more than one minor version behind: the newest
+    /// release of each minor version in this list. A value replaces the whole list. The release that an Orb finally
+    /// wants need not be in it.
     pub kubernetes_releases: Vec<String>,
     /// The lifetime of a bootstrap token.
     pub token_ttl: Period,
@@ -33,14 +33,14 @@ pub struct Config {
     pub join_timeout: Period,
     /// Whether workers join one after another.
     pub serial_joins: bool,
-    /// Whether machines are replaced that the cloud wants to be replaced.
+    /// Whether machines are replaced when the cloud asks for it.
     pub replace_machines: bool,
-    /// Whether Nodes are deleted that have no machine and are not ready.
+    /// Whether Nodes without a machine are deleted when they are not ready.
     pub delete_orphans: bool,
-    /// Whether nodes that somebody else has cordoned are uncordoned after their change.
+    /// Whether nodes that were not cordoned by orbiter are uncordoned after their change.
     pub uncordon_foreign: bool,
-    /// The release of the node agent. Machines with another release get this one first. Any release will do
-    /// if it is not set.
+    /// The release of the node agent. Machines with another release get this release first. If it is not set, every
+    /// release is accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_release: Option<String>,
 }

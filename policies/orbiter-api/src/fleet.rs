@@ -102,7 +102,7 @@ fn muster(orb: &Orb, machines: Vec<Machine>, nodes: Vec<Node>) -> Result<Fleet, 
             ..
         } = &machine;
         if let Some(twin) = claimed.insert(node_name.clone(), name.clone()) {
-            let message = format!("the machines {twin} and {name} both answer for node {node_name}");
+            let message = format!("the machines {twin} and {name} have the same node name {node_name}");
             return Err(Stop::refuse("DuplicateNode", message));
         }
         let node = nodes.claim(&machine);

@@ -114,8 +114,8 @@ async fn pages(cx: &Cx, orb: &Orb, machines: &[Machine]) -> Result<BTreeMap<Stri
     Ok(told)
 }
 
-/// Reads Nodes one by one whose page label was changed, and Nodes that have lost their machine. They are few, and
-/// only for a while.
+/// Reads one by one the Nodes whose page label was changed, and the Nodes that have lost their machine. There are few such
+/// Nodes, and only for a while.
 async fn one_by_one(
     cx: &Cx,
     nodes: Vec<Node>,
@@ -135,7 +135,7 @@ async fn one_by_one(
     let found = join_all(asks).await;
     let mut merged = Vec::new();
     for (node, found) in nodes.into_iter().zip(found) {
-        // The Node is gone, or is another one by now. The next pass sees that.
+        // The Node is gone, or was replaced by another Node. The next pass sees that.
         if let Some(found) = found
             .found()?
             .filter(|found| found.metadata.uid == node.metadata.uid)

@@ -271,7 +271,7 @@ impl Orb {
             .age_column("Age", ".metadata.creationTimestamp")
     }
 
-    /// Its pools, the control plane's first.
+    /// The pools of the Orb. The pool of the control plane is the first.
     pub fn pools(&self) -> impl Iterator<Item = (Tier, &PoolSpec)> {
         let workers = self.spec.workers.iter().map(|pool| (Tier::Worker, pool));
         std::iter::once((Tier::ControlPlane, &self.spec.control_plane)).chain(workers)
@@ -282,7 +282,7 @@ impl Orb {
         format!("{}-{pool}-{number}", self.metadata.name)
     }
 
-    /// The number in the name of a machine of this pool; `None` if the name is not one of ours.
+    /// The number in the name of a machine of this pool; `None` if orbiter would not give this name.
     pub fn number(&self, pool: &str, machine: &str) -> Option<u32> {
         let rest = machine
             .strip_prefix(self.metadata.name.as_str())?

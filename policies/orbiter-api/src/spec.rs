@@ -31,7 +31,7 @@ impl Orb {
         let kubernetes = self.kubernetes();
         if kubernetes.parse::<Release>().is_err() {
             return Err(format!(
-                "spec.versions.{KUBERNETES} is {kubernetes:?}, which is no release"
+                "spec.versions.{KUBERNETES} is {kubernetes:?}, which is not a release such as 1.30.2"
             ));
         }
         let wrong = |(package, version): &(&String, &String)| !is_package(package) || !is_version(version);
@@ -40,9 +40,9 @@ impl Orb {
         }
         match self.spec.versions.iter().find(wrong) {
             None => Ok(()),
-            Some((package, version)) => {
-                Err(format!("spec.versions: {version:?} of {package:?} is no version"))
-            }
+            Some((package, version)) => Err(format!(
+                "spec.versions: {version:?} of {package:?} is not a version"
+            )),
         }
     }
 

@@ -32,8 +32,8 @@ impl Stop {
         }
     }
 
-    /// A stop because a step failed. The next pass begins again. A conflict is only a write of another client, so it
-    /// is no problem.
+    /// A stop because a step failed. The next pass begins again. A conflict means only that another client wrote first,
+    /// so it is not reported as a problem.
     pub fn failed(reason: &'static str, failure: Failure) -> Stop {
         let (class, degraded) = match failure.code {
             Code::Aborted => (RetryClass::Conflict, false),
@@ -48,8 +48,8 @@ impl Stop {
         }
     }
 
-    /// Combines two stops. People read this one first. A stop that waits keeps its own time, whatever the retry
-    /// policy says about the other one.
+    /// Combines two stops. The message of this stop comes first. A stop that waits keeps its own time, whatever the retry
+    /// policy says about the other stop.
     pub fn beside(self, other: Stop) -> Stop {
         let next = match (self.next, other.next) {
             (Next::After(one), Next::After(two)) => Next::After(one.min(two)),

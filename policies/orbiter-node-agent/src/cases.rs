@@ -229,7 +229,7 @@ orb_10_what_orbiter_has_said_since_comes_first:
     present(json!({DESIRED: "1.30.4"}))
         .notes("10 20")
         .writes(json!({READY: "false", CURRENT: "1.30.2"}))
-        .says("Changing", "packages are to be installed")
+        .says("Changing", "packages will be installed")
         .after(1);
 
 orb_10_a_word_that_somebody_takes_away_does_not_end_a_change:
@@ -238,7 +238,7 @@ orb_10_a_word_that_somebody_takes_away_does_not_end_a_change:
         .answers("node.reboot-required", json!({"node": "n", "required": true}))
         .notes("10 20")
         .writes(json!({READY: "false"}))
-        .says("Changing", "packages are to be installed")
+        .says("Changing", "packages will be installed")
         .after(1);
 
 orb_10_a_word_that_somebody_takes_away_comes_back:
@@ -269,7 +269,7 @@ orb_20_before_a_change_the_agent_says_that_it_is_not_ready_and_does_nothing_else
     behind("true", "true")
         .notes("20")
         .writes(json!({READY: "false"}))
-        .says("Changing", "packages are to be installed")
+        .says("Changing", "packages will be installed")
         .after(1);
 
 orb_20_without_permission_nothing_is_changed:
@@ -297,7 +297,7 @@ orb_20_what_was_installed_by_somebody_else_and_needs_a_reboot_is_not_ready:
         .answers("node.reboot-required", json!({"node": "n", "required": true}))
         .notes("21b 20")
         .writes(json!({READY: "false", CURRENT: "1.30.4"}))
-        .says("Changing", "the machine is to reboot")
+        .says("Changing", "the machine will reboot")
         .after(1);
 
 orb_20_what_somebody_else_has_installed_is_not_ready_either:
@@ -396,7 +396,7 @@ orb_06_what_a_new_machine_refuses_is_tried_again:
 orb_21_garbage_never_reaches_the_machine:
     behind("false", "true")
         .edited(|node| node["metadata"]["annotations"][DESIRED] = "1.30.4; reboot".into())
-        .fails_for("InvalidVersion", Code::InvalidArgument, "\"1.30.4; reboot\" of kubelet is no version");
+        .fails_for("InvalidVersion", Code::InvalidArgument, "\"1.30.4; reboot\" of kubelet is not a version");
 
 orb_21_25_what_is_installed_is_written_down_and_a_reboot_comes_where_it_needs_one:
     behind("false", "true")

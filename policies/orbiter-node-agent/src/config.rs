@@ -6,8 +6,8 @@ use polity_sdk::prelude::*;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Config {
-    /// The node of this agent. If it is not set, the Node object tells its name, and nothing is done while
-    /// there is no Node.
+    /// The name of this agent's node. If it is not set, the agent takes the name from the Node object, and does
+    /// nothing while there is no Node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The wait before the next look.

@@ -55,7 +55,7 @@ pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) 
         }
         // The agent's report was removed during a change. The change is not over because of that.
         cx.note("ORB-20");
-        return Err(Stop::wait(SOON, CHANGING, "packages are to be installed"));
+        return Err(Stop::wait(SOON, CHANGING, "packages will be installed"));
     }
     let news = measure(cx, &mut node, &told, &installed.versions);
     // kubeadm may have failed after all packages were installed.
@@ -67,7 +67,7 @@ pub(crate) async fn follow(cx: &Cx, name: &str, seed: &Seed, working: &Working) 
         if news && reboots {
             cx.note("ORB-20");
             node.set_ready(false);
-            return Err(Stop::wait(SOON, CHANGING, "the machine is to reboot"));
+            return Err(Stop::wait(SOON, CHANGING, "the machine will reboot"));
         }
         cx.note("ORB-11");
         cx.note("ORB-12");
@@ -114,7 +114,7 @@ async fn change(
     working: &Working,
 ) -> Result<(), Stop> {
     if let Some((package, version)) = told.desired.iter().find(|(_, version)| !is_version(version)) {
-        let message = format!("{version:.80?} of {package} is no version");
+        let message = format!("{version:.80?} of {package} is not a version");
         let failure = Failure::new(Code::InvalidArgument, message);
         return Err(Stop::failed("InvalidVersion", failure));
     }
@@ -125,7 +125,7 @@ async fn change(
             cx.note("ORB-20");
             node.set_ready(false);
         }
-        return Err(Stop::wait(SOON, CHANGING, "packages are to be installed"));
+        return Err(Stop::wait(SOON, CHANGING, "packages will be installed"));
     }
     let failure = working.failure(&told.desired);
     cx.act(agent::ensure(name, &told.desired, upgrade))

@@ -3,7 +3,7 @@
 //!
 //! Before the Node exists, the agent prepares the machine: packages, then one reboot. From then on the agent follows
 //! the annotations of its Node. The agent changes nothing until it is allowed to. Before a change it marks the node as
-//! not ready, in a pass of its own, so that nobody can see the change while the node is ready. The machine remembers
+//! not ready, in a pass of its own, so that the change is never visible while the node is ready. The machine remembers
 //! everything that must survive a reboot; the agent itself remembers nothing.
 //!
 //! The flow is [`reconcile`]. [`edges`] lists the arrows of the drawing.
@@ -102,13 +102,13 @@ fn name(cx: &Cx) -> Result<String, Stop> {
     let object = cx.object_if_present().map(|node| &node.metadata.name);
     match (&cx.config().node, object) {
         (Some(bound), Some(found)) if bound != found => {
-            let message = format!("the agent of node {bound} is asked about node {found}");
+            let message = format!("this is the agent of node {bound}, not of node {found}");
             Err(Stop::refuse("WrongNode", message))
         }
         (Some(name), _) | (None, Some(name)) => Ok(name.clone()),
         (None, None) => Err(Stop::refuse(
             "WrongNode",
-            "the binding does not say whose agent this is",
+            "the binding names no node for this agent: set node in the configuration",
         )),
     }
 }

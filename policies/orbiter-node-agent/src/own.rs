@@ -12,12 +12,12 @@ use crate::follow::{ENSURE_FAILED, NO_SUCH_VERSION, REFUSALS};
 /// A Node, as its own agent sees it. The agent works before there is one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnNode {
-    /// What orbiter and the agent tell each other is in its annotations.
+    /// The metadata. Orbiter and the agent communicate by its annotations.
     pub metadata: Metadata,
     /// Whether it is cordoned.
     #[serde(default)]
     pub spec: NodeSpec,
-    /// How the agent fares is one of its conditions.
+    /// The status. The state of the agent is one of its conditions.
     #[serde(default)]
     pub status: NodeStatus,
 }

@@ -544,14 +544,14 @@ orb_13_a_node_whose_agent_has_said_nothing_is_waited_for:
             node
         }))
         .notes("01 02 13 14 15n")
-        .waits(30, "WaitingForNodeAgent", "the agent of node o-w-0 has not said anything yet");
+        .waits(30, "WaitingForNodeAgent", "the agent of node o-w-0 has not reported anything yet");
 
 orb_13_a_word_that_somebody_takes_away_is_waited_for:
     empty(1)
         .machine(cp(), Some(node("o-cp-0")))
         .machine(worker(0), Some(without_a_word("1.30.2")))
         .notes("01 02 13 14 15n")
-        .waits(30, "WaitingForNodeAgent", "the agent of node o-w-0 has not said anything yet");
+        .waits(30, "WaitingForNodeAgent", "the agent of node o-w-0 has not reported anything yet");
 
 orb_13_and_does_not_hide_another_version:
     empty(1)
@@ -578,7 +578,7 @@ orb_14_a_node_that_is_found_changing_is_gone_on_with_first:
         .notes("01 02")
         .writes("changing", json!({"node": "o-w-0", "uid": "uid-o-w-0", "since": NOW, "from": "1.30.2"}))
         .writes("cursor", 1.into())
-        .waits(1, "Updating", "node o-w-0 may change already");
+        .waits(1, "Updating", "node o-w-0 has the annotation changes-allowed already");
 
 orb_15_the_node_that_is_written_down_may_change:
     changing(node("o-w-0"))
@@ -679,7 +679,7 @@ orb_35_the_only_node_is_cordoned_and_its_pods_stay:
             r#"patch Node o-cp-0 {"metadata":{"annotations":{"alpha.kubelet.caos.ch/desired-version":"1.30.4"}}}"#,
         ])
         .notes("01 02 16 17 35 19")
-        .waits(30, "Updating", "node o-cp-0 is told what it needs");
+        .waits(30, "Updating", "node o-cp-0 gets the annotations with its wanted versions");
 
 orb_36_the_binding_may_leave_control_planes_as_they_are:
     empty(0)
@@ -696,7 +696,7 @@ orb_36_the_binding_may_leave_control_planes_as_they_are:
             r#"patch Node o-cp-0 {"metadata":{"annotations":{"alpha.kubelet.caos.ch/desired-version":"1.30.4"}}}"#,
         ])
         .notes("01 02 16 17 36 19")
-        .waits(30, "Updating", "node o-cp-0 is told what it needs");
+        .waits(30, "Updating", "node o-cp-0 gets the annotations with its wanted versions");
 
 orb_19_an_empty_node_is_told_what_it_needs_in_one_write:
     changing(cordoned(allowed("1.30.2", "1.30.2", "true")))
@@ -708,7 +708,7 @@ orb_19_an_empty_node_is_told_what_it_needs_in_one_write:
         )])
         .notes("01 02 16 17 18 19")
         .writes("draining", Value::Null)
-        .waits(30, "Updating", "node o-w-0 is told what it needs");
+        .waits(30, "Updating", "node o-w-0 gets the annotations with its wanted versions");
 
 orb_19_the_first_control_plane_applies_the_upgrade:
     applies(node("o-cp-1"))
@@ -717,7 +717,7 @@ orb_19_the_first_control_plane_applies_the_upgrade:
             &wants_kubeadm("o-cp-0", "apply"),
         ])
         .notes("01 02 16 17 18 19")
-        .waits(30, "Updating", "node o-cp-0 is told what it needs");
+        .waits(30, "Updating", "node o-cp-0 gets the annotations with its wanted versions");
 
 orb_19_a_control_plane_after_another_one_only_follows:
     applies({
@@ -730,7 +730,7 @@ orb_19_a_control_plane_after_another_one_only_follows:
             &wants_kubeadm("o-cp-0", "node"),
         ])
         .notes("01 02 16 17 18 19")
-        .waits(30, "Updating", "node o-cp-0 is told what it needs");
+        .waits(30, "Updating", "node o-cp-0 gets the annotations with its wanted versions");
 
 orb_19_a_worker_never_applies_the_upgrade:
     changing(cordoned(allowed("1.30.2", "1.30.2", "true")))
@@ -740,7 +740,7 @@ orb_19_a_worker_never_applies_the_upgrade:
         .acts([&wants_kubeadm("o-w-0", "node")])
         .notes("01 02 16 17 18 19")
         .writes("draining", Value::Null)
-        .waits(30, "Updating", "node o-w-0 is told what it needs");
+        .waits(30, "Updating", "node o-w-0 gets the annotations with its wanted versions");
 
 orb_19_without_kubeadm_nothing_is_upgraded:
     changing({
@@ -756,7 +756,7 @@ orb_19_without_kubeadm_nothing_is_upgraded:
         )])
         .notes("01 02 16 17 18 19")
         .writes("draining", Value::Null)
-        .waits(30, "Updating", "node o-w-0 is told what it needs");
+        .waits(30, "Updating", "node o-w-0 gets the annotations with its wanted versions");
 
 orb_22_23_a_node_that_is_done_is_uncordoned_and_may_not_change_any_more:
     changing(cordoned(allowed("1.30.2", "1.30.2", "true")))
@@ -825,13 +825,13 @@ orb_29_a_machine_that_may_have_been_added_is_waited_for:
     empty(2)
         .in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .notes("29")
-        .waits(30, "AddInDoubt", "machine o-w-1 may be there already");
+        .waits(30, "AddInDoubt", "machine o-w-1 may exist already: the cloud does not show yet whether it was added");
 
 orb_29_a_machine_that_was_added_is_waited_for_until_the_list_shows_it:
     empty(2)
         .in_doubt(Resolution::Done(worker(1).to_string()))
         .notes("29")
-        .waits(30, "AddInDoubt", "machine o-w-1 may be there already");
+        .waits(30, "AddInDoubt", "machine o-w-1 may exist already: the cloud does not show yet whether it was added");
 
 orb_29_a_machine_that_was_not_added_is_added:
     empty(2)
@@ -892,7 +892,7 @@ a_node_without_a_machine_is_an_error_while_it_is_ready:
     running()
         .exists(node("o-w-9"))
         .notes("01 02")
-        .failed("NodeWithoutMachine", Code::FailedPrecondition, "node o-w-9 is ready, and no machine is it");
+        .failed("NodeWithoutMachine", Code::FailedPrecondition, "node o-w-9 is ready, but has no machine: delete the Node if its machine is gone");
 
 a_downgrade_is_an_error:
     running()
@@ -901,6 +901,6 @@ a_downgrade_is_an_error:
         .failed(
             "DowngradeRefused",
             Code::FailedPrecondition,
-            "1.29.9 is wanted and a node has 1.30.2: no minor version is taken back",
+            "1.29.9 is wanted, but a node has 1.30.2: a minor version never goes back",
         );
 }

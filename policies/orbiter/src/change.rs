@@ -63,7 +63,7 @@ pub(crate) async fn resume(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), 
         let next = Next::after(cx.config().pause);
         return Err(Stop {
             next,
-            ..step(&node, "is told what it needs")
+            ..step(&node, "gets the annotations with its wanted versions")
         });
     }
     if member.metadata.ready == Some(true) && member.metadata.is_current(&needed) && node.is_ready() {
@@ -81,7 +81,7 @@ fn adopt(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), Stop> {
     };
     let Some(node) = &member.node else { return Ok(()) };
     begin(cx, orb, member, node, index);
-    Err(step(node, "may change already"))
+    Err(step(node, "has the annotation changes-allowed already"))
 }
 
 /// Takes the flag from every other node: only orbiter may write it.

@@ -66,7 +66,7 @@ async fn pass(
         }
         Progress::Failed(failure) => return Err(Stop::failed(FAILED, failure)),
         Progress::Ending { left } => format!("{left} pods are left"),
-        Progress::Volumes => "volumes are on their way".to_owned(),
+        Progress::Volumes => "volumes have yet to leave the node".to_owned(),
         Progress::Refused { left, failure } => {
             length = length.max(Period::from_millis(failure.retry_after.unwrap_or(0)));
             reason = "DrainRefused";

@@ -22,7 +22,7 @@ pub(crate) async fn join(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
         .find(|machine| fleet.foreign.contains(&machine.node_name))
     {
         let message = format!(
-            "node {} is there, and not of machine {}",
+            "node {} exists, but is not the node of machine {}",
             machine.node_name, machine.name
         );
         return Err(Stop::refuse("ForeignNode", message));

@@ -12,7 +12,10 @@ use crate::{AT_ONCE, Cx, drain, scale, task};
 pub(crate) async fn orphans(cx: &Cx, fleet: &Fleet) -> Result<(), Stop> {
     const REASON: &str = "NodeWithoutMachine";
     if let Some(node) = fleet.orphans.iter().find(|node| node.is_ready()) {
-        let message = format!("node {} is ready, and no machine is it", node.metadata.name);
+        let message = format!(
+            "node {} is ready, but has no machine: delete the Node if its machine is gone",
+            node.metadata.name
+        );
         return Err(Stop::refuse(REASON, message));
     }
     let orphans = fleet.orphans.iter().take(AT_ONCE);
@@ -62,9 +65,9 @@ async fn dismiss(cx: &Cx, orb: &mut Orb, victims: &[&Member]) -> Result<(), Stop
 struct Pool {
     wanted: usize,
     all: usize,
-    /// The machines that are not to be replaced.
+    /// The number of machines that need no replacement.
     others: usize,
-    /// Those of them that are nodes.
+    /// The number of these machines that are nodes.
     joined: usize,
 }
 

@@ -17,7 +17,10 @@ pub(crate) fn doubt(cx: &Cx) -> Result<(), Stop> {
         None => Ok(()),
         Some(act) => {
             cx.note("ORB-29");
-            let message = format!("machine {} may be there already", act.intent);
+            let message = format!(
+                "machine {} may exist already: the cloud does not show yet whether it was added",
+                act.intent
+            );
             Err(Stop::wait(cx.config().pause, "AddInDoubt", message))
         }
     }

@@ -126,7 +126,7 @@ async fn finish(cx: &Cx, fleet: &Fleet, task: &mut Task) -> Result<End, Failure>
     if cx.now().since(since) <= Duration::from(cx.config().join_timeout) {
         return Ok(End::NotYet);
     }
-    let message = format!("node {} does not appear", task.node);
+    let message = format!("node {} has not appeared within joinTimeout", task.node);
     cx.event(EventType::Warning, "NodeMissing", message);
     Ok(End::Over)
 }

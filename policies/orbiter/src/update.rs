@@ -21,7 +21,7 @@ pub(crate) async fn next(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
             // The report of the agent may also have been removed, and the agent will write it again. That must not
             // hide a node with another version.
             let message = format!(
-                "the agent of node {} has not said anything yet",
+                "the agent of node {} has not reported anything yet",
                 node.metadata.name
             );
             return Err(Stop::wait(cx.config().pause, "WaitingForNodeAgent", message));
@@ -47,8 +47,8 @@ pub(crate) async fn next(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
     Ok(())
 }
 
-/// Whether the node must be changed: its wanted versions are not those that it needs, its versions are not the wanted
-/// ones, or its agent began a change and was not allowed to complete it.
+/// Whether the node must be changed: its wanted versions differ from the needed versions, its present versions differ from
+/// the wanted versions, or its agent began a change and was not allowed to complete it.
 pub(crate) fn is_due(member: &Member, needed: &Versions) -> bool {
     !is_done(member, needed) && !member.updates_disabled
 }

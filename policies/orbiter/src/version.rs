@@ -26,16 +26,16 @@ pub(crate) fn needed(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Versio
         Ok(version) => Ok(orb.packages(config, version)),
         Err(NoStep::Backwards(has)) => Err(Stop::refuse(
             "DowngradeRefused",
-            format!("{wanted} is wanted and a node has {has}: no minor version is taken back"),
+            format!("{wanted} is wanted, but a node has {has}: a minor version never goes back"),
         )),
         Err(NoStep::Unknown(has)) => Err(Stop::refuse(
             "NoPath",
-            format!("no release is known that follows {has} on the way to {wanted}: see kubernetesReleases"),
+            format!("kubernetesReleases names no release that follows {has} on the way to {wanted}: add one"),
         )),
     }
 }
 
-/// The first versions of a machine: those that every node needs, but no kubelet that is newer than a control plane.
+/// The first versions of a machine: the versions that every node needs, but no kubelet that is newer than a control plane.
 pub(crate) fn first(orb: &Orb, config: &Config, fleet: &Fleet) -> Result<Versions, Stop> {
     let mut versions = needed(orb, config, fleet)?;
     let release = |version: &String| version.parse::<Release>().ok();
@@ -75,7 +75,7 @@ fn kubelet(member: &Member) -> Result<Option<Release>, Stop> {
         let node = &member.machine.node_name;
         Stop::refuse(
             "NodeMetadataInvalid",
-            format!("node {node}: {version:?} is no version of {KUBELET}"),
+            format!("node {node}: {version:?} is not a version of {KUBELET}"),
         )
     };
     let version = member.metadata.current.get(KUBELET);

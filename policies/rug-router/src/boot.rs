@@ -20,7 +20,7 @@ pub(crate) fn resolve(cx: &Cx, router: &mut Router) -> Result<Option<Next>, Fail
     Ok(Some(match &doubted.resolution {
         Resolution::Unknown(_) => {
             cx.note("RUG-X13");
-            let message = "a boot may be under way: the cloud cannot say yet";
+            let message = "the answer to the boot was lost, and the cloud cannot yet tell whether it runs";
             report::not_ready(cx, router, "BootInDoubt", message);
             Next::after(cx.config().retry_delay)
         }
@@ -28,12 +28,12 @@ pub(crate) fn resolve(cx: &Cx, router: &mut Router) -> Result<Option<Next>, Fail
             let booted: Booted = polity_sdk::decode(answer, "what a boot in doubt was answered")?;
             router.status.boot_attempts += 1;
             adopt(router, booted.id);
-            // The answer does not say which ports were plugged in. All possible ones are given back at the end.
+            // The answer does not say which ports were plugged in. All possible ports are given back at the end.
             router.status.ports = router.spec.ports.iter().map(|port| port.mac.clone()).collect();
             router.take(cx, "RUG-X15", State::CheckBoot)
         }
         Resolution::Absent => {
-            count_failed(cx, router, "BootFailed", "the boot did not arrive");
+            count_failed(cx, router, "BootFailed", "the boot did not reach the cloud");
             router.take_slowly(cx, "RUG-X16", State::CreateVm)
         }
     }))
@@ -61,7 +61,7 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     let ports = ports::own(cx, router, &wanted).await?;
     let macs = ports::macs(&ports);
     if router.status.ports.iter().any(|mac| !macs.contains(mac)) {
-        // Only the VM before had this port, so nobody would find it again. Those that the next VM gets are made anew.
+        // Only the previous VM had this port, so it could not be found again. The next VM gets new ports.
         cx.act(delete_ports(&router.metadata.name)).await.found()?;
         router.status.ports.clear();
     }
@@ -91,7 +91,7 @@ fn adopt(router: &mut Router, id: String) {
     router.status.vm = Vm::Booting;
 }
 
-/// Never boots a second VM beside the first: that one belongs to the router, or must be removed first.
+/// Never boots a second VM beside the first: the first VM belongs to the router, or must be removed first.
 async fn there_is_one(cx: &Cx, router: &mut Router, instance: Instance) -> Result<Next, Failure> {
     let known = cx.object().status.instance.as_ref() == Some(&instance.id);
     let down = router.status.vm == Vm::Down;
@@ -131,7 +131,7 @@ fn give_up(cx: &Cx, router: &mut Router) -> Next {
     router.status.vm = Vm::Error;
     router.status.last_error_time = Some(cx.now());
     router.status.action = Action::Poll;
-    let message = format!("the VM was booted {} times in vain", router.status.boot_attempts);
+    let message = format!("after {} boots the VM does not work", router.status.boot_attempts);
     cx.event(EventType::Warning, "BootedInVain", message);
     router.take(cx, "RUG-15", State::CalcAction)
 }

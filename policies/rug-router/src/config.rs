@@ -1,4 +1,4 @@
-//! What the binding can set.
+//! The configuration, which a binding sets.
 
 use polity_sdk::prelude::*;
 
@@ -18,17 +18,17 @@ pub struct Config {
     pub config_timeout: Period,
     /// How often the VM may refuse a configuration before it is made anew.
     pub max_retries: u32,
-    /// How long until what is under way is looked at again. What failed waits as the retry policy says.
+    /// The time until work under way is checked again. After a failure, the retry policy decides the wait.
     pub retry_delay: Period,
     /// How often a router with nothing to do is looked at.
     pub health_check_period: Period,
     /// A queue that is longer than this is reported.
     pub queue_warning_threshold: u32,
-    /// Whether a poll configures a VM that answers and is not configured. Literally it does not, and such a VM stays so.
+    /// Whether a poll configures a VM that answers and is not configured. Without it, as in the drawing, such a VM stays so.
     pub poll_configures_up: bool,
-    /// Nothing is asked and nothing is done for any router.
+    /// Whether the policy makes no requests for any router.
     pub debug: bool,
-    /// The same for the routers of these namespaces.
+    /// The namespaces for whose routers the policy makes no requests.
     pub debug_tenants: Vec<String>,
     /// The reason, for people.
     pub debug_reason: Option<String>,

@@ -46,7 +46,7 @@ pub(crate) async fn configure(cx: &Cx, router: &mut Router) -> Result<Next, Fail
             });
             Ok(Next::after(cx.config().retry_delay))
         }
-        // The cloud could not be asked. That is no refusal of the VM.
+        // The cloud could not be asked, so the VM has not refused the configuration.
         Err(failure) if is_transient(&failure) => Err(failure),
         Err(failure) => Ok(refused(cx, router, &before, failure)),
     }
@@ -54,7 +54,7 @@ pub(crate) async fn configure(cx: &Cx, router: &mut Router) -> Result<Next, Fail
 
 async fn follow(cx: &Cx, router: &mut Router, push: &Push, task: &str) -> Result<Next, Failure> {
     let Some(task) = cx.ask(vm::task(task)).await.found()? else {
-        let message = "the cloud has forgotten what became of the configuration";
+        let message = "the task of the configuration has expired, so its result is not known";
         return Ok(no_verdict(cx, router, Failure::new(Code::NotFound, message)));
     };
     let (timeout, since) = (cx.config().config_timeout, push.since.unwrap_or(cx.now()));

@@ -44,7 +44,7 @@ pub(crate) async fn enter(cx: &Cx, router: &mut Router) {
     }
 }
 
-/// Drops requests that arrive during debugging: nobody would expect them to be carried out later.
+/// Drops requests that arrive during debugging, because people would not expect them to be carried out later.
 pub(crate) fn drop_requests(router: &mut Router) {
     let (annotations, status) = (&router.metadata.annotations, &mut router.status);
     let requested = |name| annotations.get(name).cloned();

@@ -1,8 +1,8 @@
 //! One virtual router, as Akanda's rug drives it: a state machine keeps one VM for the router alive and configured.
 //!
 //! Each pass executes one state and records the next, so after a crash or a restart the workflow goes on at the same
-//! state, and nobody ever sees a state that was not reached. `events` derives from the object the things that the
-//! drawing calls events. Each event becomes a letter in `status.queue`, and the state CALC_ACTION turns the letters
+//! state, and no recorded state was never reached. `events` derives the events of the drawing from the object.
+//! Each event becomes a letter in `status.queue`, and the state CALC_ACTION turns the letters
 //! into one action.
 //!
 //! The flow is [`reconcile`]. A boot in doubt comes before everything else, then debugging, then new events, then the

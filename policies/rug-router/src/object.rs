@@ -13,7 +13,7 @@ pub(crate) const FINALIZER: &str = "rug.polity.dev/router";
 /// A virtual router.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Router {
-    /// The metadata. The name is also that of the VM, and of the router in the network service.
+    /// The metadata. The VM, and the router in the network service, have the same name.
     pub metadata: Metadata,
     /// The wanted state.
     pub spec: RouterSpec,

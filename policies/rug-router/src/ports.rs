@@ -12,7 +12,7 @@ use crate::Cx;
 use crate::object::Router;
 use crate::report::PORTS_PLUGGED;
 
-/// Those of these ports that the router may plug in. The others become withheld.
+/// The ports among these that the router may plug in. The other ports become withheld.
 pub(crate) async fn own(cx: &Cx, router: &mut Router, ports: &[Port]) -> Result<Vec<Port>, Failure> {
     let judged = judge(cx, &router.metadata.name, ports).await?;
     withhold(cx, router, &judged.denied);

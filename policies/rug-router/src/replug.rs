@@ -11,8 +11,8 @@ use crate::{Cx, ports, report};
 
 /// Plugs networks in and out while the VM runs, and waits until the VM shows them.
 ///
-/// The first pass of it makes no act, it only records the change. Otherwise, after a crash in the middle, a VM with half
-/// of its ports would look like a VM that the cloud knows wrongly.
+/// The first pass makes no act and only records the change. Otherwise, after a crash in the middle, a VM with half of its
+/// ports would look like a VM whose ports the cloud does not know.
 pub(crate) async fn replug(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     let id = router.status.instance.clone().unwrap_or_default();
     let (instance, interfaces) = join!(cx.ask(instance(router.named())), cx.ask(interfaces(&id)));
@@ -25,7 +25,7 @@ pub(crate) async fn replug(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     };
     if !router.status.plugging {
         if ports::macs(&instance.ports) != plugged {
-            return Ok(restart(cx, router, "the cloud does not know what is plugged in"));
+            return Ok(restart(cx, router, "the cloud and the VM show different ports"));
         }
         router.status.plugging = true;
         router.status.ports.extend(ports::macs(&ports::wanted(router)));
@@ -33,7 +33,7 @@ pub(crate) async fn replug(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     }
     let done = plug(cx, &router.metadata.name, &instance, &router.spec.ports).await?;
     ports::withhold(cx, router, &done.denied);
-    // What has no answer may be plugged in all the same: that a cloud is slow is no reason to take the VM down.
+    // A request without an answer may have plugged the port in. A slow cloud is no reason to remove the VM.
     let refused = |failure: &Failure| failure.effect == polity_sdk::Effect::None;
     if let Some(failure) = done.failure.filter(refused) {
         return Ok(restart(cx, router, &failure.message));

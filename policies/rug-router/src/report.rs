@@ -24,7 +24,7 @@ pub(crate) fn not_ready(cx: &Cx, router: &mut Router, reason: &str, message: imp
     conditions.set(cx.now(), READY, ConditionStatus::False, reason, message);
 }
 
-/// Reports the same for an error, with a warning Event.
+/// Reports why the router is not ready because of an error, with a warning Event.
 pub(crate) fn trouble(cx: &Cx, router: &mut Router, reason: &str, message: &str) {
     cx.event(EventType::Warning, reason, message);
     not_ready(cx, router, reason, message);

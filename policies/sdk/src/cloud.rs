@@ -1,5 +1,5 @@
 //! Requests to the binding's cloud, by operation; and typed requests of some clouds, in one module for each
-//! kind of thing.
+//! service.
 //!
 //! For a cloud without a module here, use [`ask`], [`change`] and [`create`] with types of your own.
 
@@ -43,8 +43,8 @@ pub fn change<A: DeserializeOwned>(operation: &str, arguments: &impl Serialize) 
     }
 }
 
-/// Performs a `create` operation. `intent` names the thing that is created. It must be derivable from the
-/// stored object and never come from a counter, so that the same intention is recognised after a crash.
+/// Performs a `create` operation. `intent` names what is created. It must be derivable from the stored object and
+/// never come from a counter, so that the same create is recognised after a crash.
 pub fn create<A: DeserializeOwned>(operation: &str, intent: &str, arguments: &impl Serialize) -> CloudDo<A> {
     let act = CloudAct {
         operation: operation.to_owned(),

@@ -14,7 +14,7 @@ use crate::{Act, Ask, Kind, Lock, Time};
 /// One pass as its policy sees it: the object, the time, the configuration, and the requests that it can
 /// make.
 ///
-/// `T` is the type of the primary, `C` that of the configuration. A clone is cheap and is the same pass.
+/// `T` is the type of the primary, `C` the type of the configuration. A clone is cheap and is the same pass.
 pub struct Context<T, C = serde_json::Value> {
     pub(crate) pass: Rc<PassState<T, C>>,
 }

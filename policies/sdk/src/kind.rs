@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Conditions, Time};
 
-/// A kind of the cluster's API: that of the policy's primary, or one that the policy asks for.
+/// A kind of the cluster's API: the kind of the policy's primary, or a kind that the policy asks for.
 ///
 /// The type has the fields that the policy reads and writes. Fields that it does not name stay as they are in
 /// the stored object.

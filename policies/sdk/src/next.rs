@@ -60,7 +60,7 @@ impl Failure {
         }
     }
 
-    /// Whether the thing that was asked for does not exist.
+    /// Whether the requested object does not exist.
     pub fn is_not_found(&self) -> bool {
         self.code == Code::NotFound
     }
@@ -126,7 +126,7 @@ impl<T> Found<T> for Result<T, Failure> {
     }
 }
 
-/// Whether the lifecycle policy may act, and as whom.
+/// Whether the lifecycle policy may act, and in which session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It may act with the session behind this handle. The handle was answered in this very pass.
@@ -172,7 +172,7 @@ impl Judgement {
     }
 }
 
-/// What a retry policy is asked.
+/// The question for a retry policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryRequest<C> {
     /// The API version of the object's kind: `v1`, or `group/version`.
@@ -208,7 +208,7 @@ impl<C> RetryRequest<C> {
 }
 
 impl Wait {
-    /// Wait this long, or until something new is wanted.
+    /// Wait this long, or until the wanted state changes.
     pub fn after(length: impl Into<Duration>) -> Wait {
         Wait::After(millis(length.into()))
     }

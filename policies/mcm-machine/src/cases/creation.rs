@@ -276,7 +276,7 @@ mcm_c16_a_creation_whose_answer_is_lost_has_not_failed:
         .acts([MINT, CREATE])
         .notes(&format!("{FLOW} C04 C16 R20"))
         .status(and(token(), operation(json!({
-            "description": "nobody knows yet whether the VM was made", "type": "Create", "state": "Processing",
+            "description": "the answer to the VM's creation was lost; the cloud is asked whether the VM exists", "type": "Create", "state": "Processing",
         }))))
         .next(Next::failed(RetryClass::Short, Failure {
             effect: Effect::Unknown,
@@ -289,7 +289,7 @@ mcm_c08_ids_on_record_are_trusted:
         .status(and(
             json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
             operation(json!({
-                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+                "description": "the VM exists; its node has yet to join", "type": "Create", "state": "Processing",
             })),
         ))
         .waits(RetryClass::Short);
@@ -300,7 +300,7 @@ mcm_c08_where_the_driver_cannot_tell_too:
         .status(and(
             json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
             operation(json!({
-                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+                "description": "the VM exists; its node has yet to join", "type": "Create", "state": "Processing",
             })),
         ))
         .waits(RetryClass::Short);
@@ -345,7 +345,7 @@ mcm_c11_a_machine_that_is_made_waits_for_its_node:
         .status(and(
             json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
             operation(json!({
-                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+                "description": "the VM exists; its node has yet to join", "type": "Create", "state": "Processing",
             })),
         ))
         .waits(RetryClass::Short);
@@ -357,7 +357,7 @@ mcm_c11_a_creation_that_failed_before_is_pending:
         .status(and(
             json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
             operation(json!({
-                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+                "description": "the VM exists; its node has yet to join", "type": "Create", "state": "Processing",
             })),
         ))
         .waits(RetryClass::Short);
@@ -369,7 +369,7 @@ mcm_c11_a_failed_machine_stays_failed:
         .status(and(
             json!({"node": "node-m"}),
             operation(json!({
-                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+                "description": "the VM exists; its node has yet to join", "type": "Create", "state": "Processing",
             })),
         ))
         .waits(RetryClass::Short);
@@ -381,7 +381,7 @@ mcm_c18_a_vm_that_is_not_set_up_is_set_up_before_its_node_is_waited_for:
         .status(and(
             json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
             operation(json!({
-                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+                "description": "the VM exists; its node has yet to join", "type": "Create", "state": "Processing",
             })),
         ))
         .waits(RetryClass::Short);
@@ -415,7 +415,7 @@ mcm_c20_a_driver_that_sets_nothing_up_is_no_obstacle:
         .status(and(
             json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
             operation(json!({
-                "description": "the VM is made; its node is to join", "type": "Create", "state": "Processing",
+                "description": "the VM exists; its node has yet to join", "type": "Create", "state": "Processing",
             })),
         ))
         .waits(RetryClass::Short);

@@ -398,7 +398,7 @@ mcm_x18_volumes_on_their_way_are_waited_for:
         .notes(&notes("X18"))
         .status(and(
             json!({"drain": {"moving": {"stage": "Detaching", "since": NOW}}}),
-            condition("False", "WaitingForVolumes", "volumes are on their way"),
+            condition("False", "WaitingForVolumes", "volumes have yet to leave the node"),
         ))
         .waits(RetryClass::Short);
 
@@ -443,7 +443,7 @@ mcm_x18_a_volume_that_the_cloud_has_not_detached_is_waited_for:
             "since": EARLIER_BY_A_MINUTE,
         }}))
         .notes(&notes("X18"))
-        .status(condition("False", "WaitingForVolumes", "volumes are on their way"))
+        .status(condition("False", "WaitingForVolumes", "volumes have yet to leave the node"))
         .waits(RetryClass::Short);
 
 mcm_x32_the_node_of_another_vm_is_not_drained:

@@ -40,9 +40,9 @@ mcm_r05_a_class_that_merely_lacks_its_finalizer_is_looked_at_soon:
     machine(json!({}))
         .config(json!({"classFinalizer": "example.com/class"}))
         .notes("R02 R03 R05 R22")
-        .status(class_condition("ClassNotReady", "MachineClass small does not carry example.com/class yet"))
+        .status(class_condition("ClassNotReady", "MachineClass small does not have the finalizer example.com/class yet"))
         .fails_with(
-            RetryClass::Short, Code::FailedPrecondition, "MachineClass small does not carry example.com/class yet",
+            RetryClass::Short, Code::FailedPrecondition, "MachineClass small does not have the finalizer example.com/class yet",
         );
 
 // f-11
@@ -161,7 +161,7 @@ mcm_r14_a_lost_phase_is_written_again:
         .answers("machine.status", vm())
         .notes(&format!("{LIVE} R13 H13 R15 S01 R14 R19 C02 C11 R20"))
         .status(and(
-            operation(json!({"description": "the VM is made; its node is to join"})),
+            operation(json!({"description": "the VM exists; its node has yet to join"})),
             json!({"currentStatus": phase("Pending", true)}),
         ))
         .waits(RetryClass::Short);

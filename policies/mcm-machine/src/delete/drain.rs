@@ -97,7 +97,7 @@ async fn advance(
     Ok(progress)
 }
 
-/// Asks the driver for the ids of the volumes that are to leave, before they do.
+/// Asks the driver for the ids of the volumes that must leave the node, before they leave it.
 async fn name_volumes(cx: &Cx, drain: &mut Drain) -> Result<(), Failure> {
     let Some(moving) = drain.unnamed() else {
         return Ok(());
@@ -137,7 +137,12 @@ fn conclude(cx: &Cx, machine: &mut Machine, progress: Result<Progress, Failure>,
         }
         Ok(Progress::Volumes) => {
             cx.note("MCM-X18");
-            not_yet(cx, machine, "WaitingForVolumes", "volumes are on their way");
+            not_yet(
+                cx,
+                machine,
+                "WaitingForVolumes",
+                "volumes have yet to leave the node",
+            );
             Next::retry(RetryClass::Short)
         }
     }

@@ -125,12 +125,12 @@ rug_x11_a_vm_that_needs_other_networks_is_not_replaced:
 
 rug_x13_while_nobody_can_say_whether_it_boots_nothing_is_done:
     without_a_vm().in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
-        .notes("X13").explains("BootInDoubt", "a boot may be under way: the cloud cannot say yet")
+        .notes("X13").explains("BootInDoubt", "the answer to the boot was lost, and the cloud cannot yet tell whether it runs")
         .next(Next::After(1_000));
 
 rug_x13_not_even_a_deletion:
     without_a_vm().deleting().in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
-        .notes("X13").explains("BootInDoubt", "a boot may be under way: the cloud cannot say yet")
+        .notes("X13").explains("BootInDoubt", "the answer to the boot was lost, and the cloud cannot yet tell whether it runs")
         .next(Next::After(1_000));
 
 rug_x15_a_boot_in_doubt_that_was_performed_is_this_routers:
@@ -149,6 +149,6 @@ rug_x15_of_a_router_that_somebody_debugs_too:
 rug_x16_a_boot_in_doubt_that_was_not_performed_is_tried_again:
     without_a_vm().with(json!({"bootAttempts": 1})).in_doubt(Resolution::Absent)
         .takes_slowly("X16", "CREATE_VM").writes(json!({"bootAttempts": 2}))
-        .event("BootFailed").explains("BootFailed", "the boot did not arrive");
+        .event("BootFailed").explains("BootFailed", "the boot did not reach the cloud");
 
 }

@@ -116,10 +116,10 @@ a_cloud_that_cannot_be_told_has_refused_nothing:
 rug_x08_a_configuration_of_which_nothing_is_known_is_an_update_anew:
     pushed("R", 5, 0, task("running")).lacks("task.get")
         .takes_failed(
-            "X08", "CALC_ACTION", Code::NotFound, "the cloud has forgotten what became of the configuration",
+            "X08", "CALC_ACTION", Code::NotFound, "the task of the configuration has expired, so its result is not known",
         )
         .writes(json!({"push": null, "queue": ["U"]})).event("NoVerdict")
-        .explains("NoVerdict", "the cloud has forgotten what became of the configuration");
+        .explains("NoVerdict", "the task of the configuration has expired, so its result is not known");
 
 rug_x08_a_task_in_an_unknown_state_is_no_verdict:
     pushed("U", 5, 0, task("paused"))

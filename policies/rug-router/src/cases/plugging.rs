@@ -66,7 +66,7 @@ rug_24_the_vm_shows_its_networks:
 rug_25_a_vm_that_is_not_as_the_cloud_knows_it_is_made_anew:
     replugging(0).answers("router.interfaces", interfaces(&[MAC, SECOND_MAC]))
         .takes("25", "STOP_VM").vm("R").writes(json!({"plugSince": null})).event("ReplugFailed")
-        .explains("ReplugFailed", "the cloud does not know what is plugged in");
+        .explains("ReplugFailed", "the cloud and the VM show different ports");
 
 rug_25_a_vm_that_cannot_be_plugged_is_made_anew:
     plugging(1).fails("port.attach", Code::Internal)

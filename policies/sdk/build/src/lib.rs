@@ -1,15 +1,15 @@
-//! What the build script of a policy's crate says to the linker.
+//! The build script of a policy's crate: the arguments of the linker.
 //!
 //! All of such a `build.rs`: its `main` calls [`link`].
 //!
-//! Every step of a policy starts in fresh memory, which the host clears afterwards: what is not there need not be cleared.
-//! A linker that is told nothing reserves a stack of 1 MiB. Cargo hands the arguments of a linker on from the crate that
-//! is linked only, so the SDK cannot say them itself. Its attribute `#[polity_sdk::policy]` refuses to compile for
-//! WebAssembly without them.
+//! Every step of a policy starts in fresh memory, which the host clears afterwards, so less memory means less work. Without
+//! arguments the linker reserves a stack of 1 MiB. Cargo takes arguments for the linker only from the crate that is
+//! linked, so the SDK cannot set them itself. Without them, its attribute `#[polity_sdk::policy]` refuses to compile for
+//! WebAssembly.
 
 /// Bytes of stack that a policy of usual depth needs.
 const STACK: u32 = 64 << 10;
-/// Bytes of heap at the beginning; it grows where that is not enough.
+/// Bytes of heap at the beginning; the heap grows if that is not enough.
 const HEAP: u32 = 64 << 10;
 
 /// Links the policy with a stack of 64 KiB and a heap that begins with as much.
@@ -17,8 +17,8 @@ pub fn link() {
     link_with_stack(STACK);
 }
 
-/// Links the policy with a stack of so many bytes, a multiple of 16, for one whose code goes deeper: it reads objects
-/// that are nested without a limit, for example.
+/// Links the policy with a stack of so many bytes, a multiple of 16. Use it for a policy whose code goes deeper, for example
+/// because it reads objects that are nested without a limit.
 pub fn link_with_stack(bytes: u32) {
     let target = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     for instruction in instructions(&target, bytes) {
@@ -29,7 +29,7 @@ pub fn link_with_stack(bytes: u32) {
     }
 }
 
-/// What cargo is told. Natively, where a policy is tested, there is nothing to link.
+/// The instructions for cargo. A native build, in which a policy is tested, needs none.
 fn instructions(target: &str, stack: u32) -> Vec<String> {
     let mut all = vec![
         "rerun-if-changed=build.rs".to_owned(),

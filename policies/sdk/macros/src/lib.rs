@@ -56,8 +56,8 @@ pub fn bindings(_: TokenStream) -> TokenStream {
     .into()
 }
 
-/// The error without the build script. Such a crate would work, but each step would cost more, and nobody
-/// would notice.
+/// The error if the build script is missing. Such a crate would work, but each step would cost more without being
+/// noticed.
 const NOT_LINKED: &str = "this policy would begin each step with a stack of 1 MiB: \
     let build.rs call polity_sdk_build::link(), with polity-sdk-build among the build-dependencies of Cargo.toml";
 

@@ -1,9 +1,8 @@
 //! The operations of a machine for its own agent: packages with fixed versions, and reboots.
 //!
-//! Every request names the node, and every answer says whose it is: a machine does not answer for another
-//! node. The machine remembers the initial versions, the work under way and its result, because it has no
-//! object before its node joins. Each boot has an id. So "reboot" means *end this boot*, however often it is
-//! requested.
+//! Every request and every answer names the node: a machine does not answer for another node. The machine
+//! remembers the initial versions, the work under way and its result, because it has no object before its node
+//! joins. Each boot has an id. So "reboot" means *end this boot*, however often it is requested.
 
 use std::collections::BTreeMap;
 
@@ -136,7 +135,7 @@ pub struct Seed {
 pub struct Installed {
     /// The node that answers.
     pub node: String,
-    /// The versions of those packages that were asked for and are installed.
+    /// The versions of the requested packages that are installed.
     pub versions: Versions,
 }
 
@@ -156,7 +155,7 @@ pub struct Working {
     pub work: Option<Work>,
 }
 
-/// Packages that are or were brought to these versions.
+/// An installation of packages in these versions, running or ended.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Work {
@@ -228,7 +227,7 @@ impl Working {
         Some(Failure::new(known.unwrap_or(Code::Unknown), message))
     }
 
-    /// The word for why the machine refused exactly these versions, if it told one.
+    /// The reason in one word why the machine refused exactly these versions, if it gave one.
     pub fn refusal(&self, versions: &Versions) -> Option<&str> {
         self.failed(versions)?.error.as_ref()?.reason.as_deref()
     }

@@ -14,7 +14,7 @@ pub const CREATE: &str = "machine.create";
 const STATUS: &str = "machine.status";
 /// Deletes a machine.
 const DELETE: &str = "machine.delete";
-/// Sets up what the creation of a machine leaves open.
+/// Does the setup that a machine needs after its creation.
 const INITIALIZE: &str = "machine.initialize";
 /// Lists the machines of the tenant.
 const LIST: &str = "machine.list";
@@ -113,8 +113,8 @@ pub fn list() -> CloudAsk<Listed> {
     cloud::ask(LIST, &Map::new())
 }
 
-/// Asks for the cloud's ids of the volumes behind these specifications of PersistentVolumes. Volumes that the cloud
-/// does not attach have none.
+/// Asks for the cloud's ids of the volumes that these specifications of PersistentVolumes name. Volumes that the cloud
+/// does not attach are left out.
 pub fn volumes(specifications: &[Value]) -> CloudAsk<VolumeIds> {
     cloud::ask(VOLUMES, &json!({"volumes": specifications}))
 }
@@ -129,7 +129,7 @@ pub fn delete(machine: &Known<'_>) -> CloudDo<Map<String, Value>> {
     cloud::change(DELETE, machine)
 }
 
-/// Sets up what the creation of a machine leaves open. The answer is an empty object.
+/// Does the setup that a machine needs after its creation. The answer is an empty object.
 pub fn initialize(machine: &Known<'_>) -> CloudDo<Map<String, Value>> {
     cloud::change(INITIALIZE, machine)
 }

@@ -1,7 +1,7 @@
 //! Virtual routers: the operations of a cloud in the manner of Neutron and Nova.
 //!
-//! They take ids and names, never addresses: the adapter knows the addresses and retries a VM as often as
-//! needed. Long work is a [task](crate::cloud::vm::task).
+//! Requests name ids and names, never addresses: the cloud knows the addresses, and tries a VM as often as needed.
+//! Long work is a [task](crate::cloud::vm::task).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use crate::{Context, Kind};
 
 /// Creates a router's VM. It is the only operation that creates something. Its intent is the router's name.
 pub const BOOT: &str = "router.boot";
-/// All operations on routers, and those that they need.
+/// All operations on routers, and the operations that these need.
 pub const OPERATIONS: [&str; 14] = [
     "router.resource",
     "router.get",
@@ -117,7 +117,7 @@ pub struct Interfaces {
 /// A port, and the router that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct KnownPort {
-    /// The router that has the port or for which it was made.
+    /// The router that has the port, or to which the port is assigned.
     #[serde(default)]
     pub router: Option<String>,
 }
@@ -196,7 +196,7 @@ pub fn image(image: &str) -> CloudAsk<Nothing> {
     cloud::ask("image.get", &ByImage { image })
 }
 
-/// The reason why nothing boots from an image, from the failure of the look at it.
+/// The reason why nothing can boot from an image, from the failure of reading the image.
 pub fn no_image(failure: &Failure) -> Option<&'static str> {
     match failure.code {
         Code::NotFound => Some("ImageNotFound"),
@@ -205,7 +205,7 @@ pub fn no_image(failure: &Failure) -> Option<&'static str> {
     }
 }
 
-/// Asks for a port; `permission-denied` if it belongs to somebody else.
+/// Asks for a port; `permission-denied` if it belongs to another owner.
 pub fn port(port: &Port) -> CloudAsk<KnownPort> {
     cloud::ask("port.get", port)
 }
@@ -215,12 +215,12 @@ pub fn boot(router: &Creation<'_>) -> CloudDo<Booted> {
     cloud::create(BOOT, router.name, router)
 }
 
-/// Removes a VM, which takes a while.
+/// Begins to remove a VM.
 pub fn delete(id: &str) -> CloudDo<Nothing> {
     cloud::change("router.delete", &ById { id })
 }
 
-/// Gives back the ports that a router has.
+/// Releases the ports of a router.
 pub fn delete_ports(name: &str) -> CloudDo<Nothing> {
     cloud::change("router.delete-ports", &ByName { name })
 }
@@ -245,7 +245,7 @@ pub fn attach(id: &str, port: &Port) -> CloudDo<Nothing> {
     cloud::change("port.attach", &Plug { id, port })
 }
 
-/// Plugs a port out while the VM runs.
+/// Unplugs a port while the VM runs.
 pub fn detach(id: &str, port: &Port) -> CloudDo<Nothing> {
     cloud::change("port.detach", &Plug { id, port })
 }

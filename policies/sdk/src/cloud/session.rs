@@ -1,8 +1,8 @@
 //! Sessions of a cloud in the manner of AWS. A plan names the parts of a session and never contains a value.
 //!
-//! An identity policy describes a [`Plan`]. The host resolves it, asks the cloud whose credentials they are,
-//! and answers a handle. Equal plans share a session. So a plan contains everything that makes another
-//! session (uids, digests, roles, region), and nothing that changes without need, such as a resourceVersion.
+//! An identity policy describes a [`Plan`]. The host resolves it, asks the cloud which principal the credentials
+//! belong to, and answers a handle. Equal plans share a session. So a plan contains everything that makes a session
+//! different (uids, digests, roles, region), and nothing that changes without need, such as a resourceVersion.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,15 +24,15 @@ pub struct Attributes {
     pub account: String,
 }
 
-/// The parts of a session: the host's own credentials or those of the first link. Each further link is taken
-/// with the credentials of the link before it.
+/// The parts of a session: the host's own credentials, or the credentials of the first link. Each further link is
+/// taken with the credentials of the link before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Plan {
     /// The region in which the session is used; the default is the cloud's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// The links from the source to the principal that acts. Without links it is the host's own credentials.
+    /// The links from the source to the principal that acts. Without links, the host's own credentials are used.
     pub chain: Vec<Link>,
 }
 
@@ -48,14 +48,14 @@ pub enum Link {
     WebIdentity(WebIdentityLink),
 }
 
-/// The object from which a link was read.
+/// The identity object that a link comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// Its kind.
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// Its uid: a deleted and recreated identity is another one.
+    /// Its uid: an identity that was deleted and created again is another identity.
     pub uid: String,
 }
 
@@ -68,7 +68,7 @@ pub struct SecretLink {
     pub namespace: String,
     /// The Secret's name.
     pub name: String,
-    /// The digest that the policy was answered for the Secret. With other values it is another session.
+    /// The digest of the Secret from the answer to the policy. Other values of the Secret make another session.
     pub digest: String,
 }
 

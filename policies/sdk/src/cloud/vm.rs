@@ -26,7 +26,7 @@ pub const OPERATIONS: [&str; 11] = [
     "vm.destroy",
 ];
 
-/// Asks for the state of a task; `not-found` once the cloud has forgotten it.
+/// Asks for the state of a task; `not-found` after the cloud has dropped its record.
 pub fn task(id: &str) -> CloudAsk<Task> {
     cloud::ask("task.get", &ById { id })
 }
@@ -224,12 +224,12 @@ pub struct VmSpec<'a> {
     /// The memory in MiB.
     #[serde(rename = "memoryMiB")]
     pub memory_mib: u64,
-    /// The size of the disk in GiB; `None` keeps that of the template.
+    /// The size of the disk in GiB; `None` keeps the size of the template's disk.
     #[serde(rename = "diskGiB", skip_serializing_if = "Option::is_none")]
     pub disk_gib: Option<u64>,
     /// The networks of its interfaces, in order.
     pub networks: Vec<&'a str>,
-    /// What its guest sets itself up with when it starts for the first time; sealed.
+    /// The data with which the guest sets itself up at its first start; sealed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_data: Option<Sealed>,
 }
@@ -241,7 +241,7 @@ pub struct Submitted {
     pub task: String,
 }
 
-/// The result of a clone in doubt: its task, or the VM once the task is forgotten.
+/// The result of a clone in doubt: its task, or the VM if the record of the task is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cloned {

@@ -267,7 +267,7 @@ impl Drain {
                 }
                 // The pod is gone, or replaced by another one. The next pass sees which.
                 Err(failure) if [Code::NotFound, Code::Aborted].contains(&failure.code) => {}
-                // Only a refusal by a budget counts. That a server cannot answer now is no reason for force.
+                // Only a refusal by a budget counts. A server that cannot answer now is no reason for force.
                 Err(failure) if failure.code == Code::ResourceExhausted => {
                     *self.refused.entry(uid.clone()).or_default() += 1;
                     told.refuse(failure, options);
@@ -295,7 +295,7 @@ impl Drain {
                 .any(|pod| pod.has_volumes() && pod.metadata.deleting());
         let staying = || pods.iter().filter(|pod| !pod.metadata.deleting());
         let plain = staying().filter(|pod| !pod.has_volumes());
-        // A pod that was refused lets the others with volumes go first.
+        // After a refusal, the other pods with volumes go before the refused pod.
         let heavy = staying()
             .filter(|pod| pod.has_volumes() && !busy)
             .min_by_key(|pod| self.refused.get(&pod.metadata.uid).copied().unwrap_or(0));

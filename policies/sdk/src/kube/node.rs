@@ -182,7 +182,7 @@ impl Node {
         other.and_then(|condition| condition.last_transition_time)
     }
 
-    /// Takes over the version of a write of this pass, so that the next write expects it.
+    /// Takes over the version after a write of this pass, so that the next write expects this version.
     pub fn written(&mut self, written: Written) {
         self.metadata.resource_version = written.resource_version;
     }
@@ -196,7 +196,7 @@ pub enum Search {
     Ours(Node),
     /// There is no node of that name, or it does not name a VM yet.
     Missing,
-    /// There is a node of that name, but nothing tells that it belongs to this machine.
+    /// There is a node with this name, but it does not name the VM of this machine.
     Foreign {
         /// Whether the node was seen to name another VM. Otherwise the grant does not show it.
         seen: bool,

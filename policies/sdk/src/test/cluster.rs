@@ -50,7 +50,7 @@ impl Cluster {
             .retain(|object| object["kind"] != kind || object["metadata"]["name"] != name);
     }
 
-    /// Changes an object with a merge patch, as somebody else would.
+    /// Changes an object with a merge patch, as another writer would.
     ///
     /// # Panics
     /// There is no such object.

@@ -142,12 +142,12 @@ impl World {
             .map_or(&Value::Null, |object| &object["status"])
     }
 
-    /// Changes the primary object with a merge patch, as somebody else would.
+    /// Changes the primary object with a merge patch, as another writer would.
     pub fn edit(&mut self, change: Value) {
         merge_patch::apply(&change, self.object.get_or_insert(Value::Null));
     }
 
-    /// Deletes the primary object, as somebody else would. It is removed, or it is deleting while it has a
+    /// Deletes the primary object, as another writer would. It is removed, or it is deleting while it has a
     /// finalizer.
     pub fn delete(&mut self) {
         let now = self.now.whole_seconds().to_string();

@@ -9,7 +9,7 @@ use crate::{Kind, LabelSelector, Metadata};
 /// A PodDisruptionBudget, with the fields that a drain reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
-    /// The metadata. The namespace is that of the pods that the budget covers.
+    /// The metadata. The budget covers pods in its own namespace.
     pub metadata: Metadata,
     /// The pods that it covers.
     #[serde(default)]
@@ -56,9 +56,8 @@ pub struct BudgetStatus {
     pub desired_healthy: i64,
 }
 
-/// Reads a selector. One that cannot be read selects no pod here. API servers do not store such a selector.
-/// If there is one all the same, no drain must stop because of it: the API server decides about evictions in
-/// the end.
+/// Reads a selector. A selector that cannot be read selects no pod here. API servers do not store such a selector.
+/// If there is one nevertheless, it must not stop a drain: the API server decides about evictions in the end.
 fn if_readable<'de, D: Deserializer<'de>>(stored: D) -> Result<Option<LabelSelector>, D::Error> {
     let stored = Option::<Value>::deserialize(stored)?;
     Ok(stored.and_then(|stored| LabelSelector::read(&stored).ok()))

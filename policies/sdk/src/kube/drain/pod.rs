@@ -102,7 +102,7 @@ impl Pod {
     }
 
     /// When an ending pod should be gone. Kubernetes writes the end of the grace period as
-    /// `deletionTimestamp`. Of a grace period that is longer than allowed, only the allowed part counts.
+    /// `deletionTimestamp`. If the grace period is longer than allowed, only the allowed part counts.
     pub(super) fn gone_by(&self, options: &Options) -> Time {
         let grace = Duration::from_secs(self.spec.termination_grace_period_seconds.unwrap_or(30));
         let excess = grace.saturating_sub(options.longest_grace);

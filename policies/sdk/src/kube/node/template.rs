@@ -1,5 +1,5 @@
-//! Labels, annotations and taints that a policy keeps on a Node. The merge has three sides: what is wanted,
-//! what was applied last, and what the Node has. What was never applied is never touched.
+//! Labels, annotations and taints that a policy keeps on a Node. The merge has three sides: the wanted template,
+//! the template that was applied last, and the present Node. Values that were never applied are never touched.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub struct TemplateSpec {
 /// The changes that a node needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merge {
-    /// Whether something is removed that was applied and is no longer wanted.
+    /// Whether a value is removed that was applied before and is no longer wanted.
     pub removed: bool,
     /// Whether a label or an annotation is set.
     pub set: bool,
