@@ -208,7 +208,7 @@ impl Sessions {
     }
 
     /// A handle: `session-7-` and 128 bits of a digest. The other half of the digest is left out, so that a caller
-    /// cannot extend the digest to that of another owner.
+    /// cannot extend the digest to the digest of another owner.
     fn handle(&self, serial: u64, owner: &str) -> String {
         let digest = Sha256::new_with_prefix(self.key).chain_update(serial.to_le_bytes());
         let digest = digest.chain_update(owner).finalize();

@@ -83,8 +83,8 @@ impl Hold {
         name: &str,
         governed: &Governed,
     ) -> Result<Option<String>, Failure> {
-        // Read before the bindings: a host that loads a binding from now on writes the connection first (`take`), and the
-        // write below then fails, because it expects this version.
+        // The connection is read before the bindings. The write below expects this version, so it fails if the connection
+        // was changed meanwhile.
         let Some(object) = latest(cluster, name).await? else {
             return Ok(None);
         };

@@ -68,7 +68,7 @@ fn the_hundredth_try_neither_overflows_nor_is_endless() {
     }
 }
 
-/// A misspelt code would be a curve that nobody ever waits on: the schema, which the host checks, names them all.
+/// A curve for a misspelt code would never be used. So the schema, which the host checks, names all codes.
 #[test]
 fn the_schema_names_every_code() {
     let manifest = backoff_retry::manifest().into_contract();

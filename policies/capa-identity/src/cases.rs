@@ -326,7 +326,7 @@ impl Row for Case {
 
 polity_sdk::cases! { $ each_case of capa_identity::cases;
 
-// Whose cluster.
+// Which cluster.
 
 capa_01_a_machine_of_another_team_is_judged_by_its_cluster_and_nothing_is_written_there:
     machine()

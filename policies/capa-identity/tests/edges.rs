@@ -32,7 +32,7 @@ fn every_edge_of_the_specification_is_there() {
     }
 }
 
-/// No verdict but `granted` is reached with a session in hand, and none at all is hot.
+/// No pass is repeated without a wait. Every denial has an Event, and no other verdict has one.
 #[test]
 fn no_case_is_denied_into_a_hot_loop() {
     for (name, case) in cases::all() {

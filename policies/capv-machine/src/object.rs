@@ -65,7 +65,7 @@ pub struct MachineSpec {
     /// The memory in MiB; 2048 by default.
     #[serde(default, rename = "memoryMiB", skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u64>,
-    /// The size of the disk in GiB; by default that of the template.
+    /// The size of the disk in GiB; by default the size of the template's disk.
     #[serde(default, rename = "diskGiB", skip_serializing_if = "Option::is_none")]
     pub disk_gib: Option<u64>,
     /// The network.

@@ -1,5 +1,5 @@
-//! How a policy is tried by itself: an object, answers that are written down, and what a pass comes to. What follows
-//! from pass to pass, in a cloud that remembers, the scenarios tell (`tests/tests/scenarios/capv.rs`).
+//! Single passes with an object and fixed answers, as an author tests a policy. The scenarios test many passes in a row,
+//! in a cloud with a state (`tests/tests/scenarios/capv.rs`).
 
 use polity_sdk::Next;
 use polity_sdk::cloud::vm;
@@ -18,7 +18,7 @@ fn machine(status: Value) -> World {
     .manifest(&capv_machine::manifest())
 }
 
-/// A new machine, in a cloud that makes what it is told to.
+/// A new machine, in a cloud that performs every request.
 fn new_machine() -> World {
     let mut world = machine(json!({}));
     world.lacks(vm::by_instance_uuid("uid-1"));
@@ -56,8 +56,7 @@ fn a_task_that_runs_is_waited_for_and_nothing_else_is_asked() {
     assert_eq!(ended.notes, ["CAPV-02", "CAPV-04", "CAPV-05"]);
 }
 
-/// A stale read is for the host to detect. What the policy owes it: from the same object the same act with the same
-/// intent, so that it can be recognised.
+/// The host detects stale reads. For that, the policy must make the same act with the same intent from the same object.
 #[test]
 fn the_same_object_asks_for_the_same_clone() {
     let first = new_machine().pass(capv_machine::reconcile);

@@ -22,7 +22,7 @@ fn wait(class: RetryClass, code: Option<Code>, config: &Value) -> u64 {
     }
 }
 
-/// The wish is the host's to keep: it holds for every retry policy.
+/// The host keeps to the wait that the other side asks for, with every retry policy.
 #[test]
 fn the_other_sides_wish_is_left_to_the_host() {
     assert_eq!(

@@ -1,7 +1,7 @@
 //! The table of cases, edge by edge: an Orb, what is true of its machines and nodes, and what the policy does.
 //!
-//! It is data. Two drivers run it and must find the same: the tests of this crate run the policy natively, those of
-//! the host as a component in the sandbox. [`each_case!`](crate::each_case) makes a test of each case.
+//! The cases are data. Two drivers run them and must get the same results: the tests of this crate run the policy
+//! natively, the tests of the host run it as a component. [`each_case!`](crate::each_case) makes a test of each case.
 
 use polity_sdk::Resolution;
 use polity_sdk::contract::Request;

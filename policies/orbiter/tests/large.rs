@@ -141,7 +141,7 @@ fn a_thousand_nodes_of_a_pool_are_read_in_answers_that_fit() {
 fn what_a_page_does_not_show_is_read_by_itself() {
     let mut world = world();
     let cluster = world.cluster().clone();
-    // Somebody takes the label away, or writes one that leads nowhere; another node is cordoned and told of.
+    // One label is removed, another names a wrong page, and another node is cordoned.
     cluster.edit("Node", "o-w-7", json!({"metadata": {"labels": {PAGE: null}}}));
     cluster.edit("Node", "o-w-8", json!({"metadata": {"labels": {PAGE: "99"}}}));
     cluster.edit(

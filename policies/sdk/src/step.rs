@@ -44,7 +44,7 @@ where
     C: DeserializeOwned,
     F: Future<Output = Result<Judgement, Failure>>,
 {
-    // The object's condition is that of its lifecycle policy.
+    // The object's condition belongs to its lifecycle policy.
     let unreported = |_: &PassState<T, C>, _: Result<&Judgement, &Failure>| ();
     let (judgement, mut conclusion) = match run(pass, policy, unreported) {
         Outcome::Pending(requests) => return IdentityStep::Pending(requests),

@@ -115,7 +115,7 @@ enum Next {
     Send,
     /// Asks again at this moment.
     At(Instant),
-    /// Waits until told to ask again.
+    /// Waits until another call wakes it.
     Told,
 }
 

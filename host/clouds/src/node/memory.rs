@@ -1,4 +1,5 @@
-//! The state of a node that outlives boots and processes. It is in a file, because the node has no object before it joins.
+//! The state of a node that outlives boots and processes. It is stored on the machine, because there is no object for it
+//! before the node joins.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -140,7 +140,7 @@ impl Appliance<'_> {
 
     fn silent(&self) -> Failure {
         let message = format!(
-            "the management API of server {} does not answer on the management network",
+            "the management API of server {} does not answer, or the server has no address on the management network",
             self.server.id
         );
         failure(Code::FailedPrecondition, message)

@@ -17,7 +17,7 @@ enum Is {
     Unclear(&'static str),
 }
 
-/// A boot, and the times between which its server was created.
+/// A boot, and the times that tell its server from others.
 struct Boot<'a> {
     cx: &'a Context,
     entry: &'a Entry,

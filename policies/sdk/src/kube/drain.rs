@@ -332,7 +332,7 @@ impl Drain {
         Ok(())
     }
 
-    /// The chosen pod with volumes and those of its volumes that are attached here; `None` if none are.
+    /// The chosen pod with volumes, and its volumes that are attached here; `None` if none are.
     async fn volumes_of<T: Kind, C>(
         &self,
         cx: &Context<T, C>,

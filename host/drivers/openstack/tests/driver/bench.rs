@@ -40,7 +40,7 @@ impl Bench {
         self.cloud.borrow_mut()
     }
 
-    /// Performs an operation. Arguments and answer have to be those of the catalogue.
+    /// Performs an operation. Arguments and answer must match the catalogue.
     pub(crate) fn call(&mut self, operation: &str, arguments: Value) -> Result<Value, Failure> {
         let services = catalogue::router::operations(Duration::from_secs(90));
         let mut operations = services.into_iter().chain(catalogue::task::operations());
@@ -55,7 +55,7 @@ impl Bench {
         answer
     }
 
-    /// The same for arguments that the host would refuse.
+    /// Performs an operation with arguments that the host would refuse.
     pub(crate) fn perform(&mut self, operation: &str, arguments: Value) -> Result<Value, Failure> {
         self.cloud().begin();
         self.play.sent.clear();
@@ -75,7 +75,7 @@ impl Bench {
         self.failure(operation, arguments).code
     }
 
-    /// Resolves a boot of a router of this name, written down half a minute ago.
+    /// Resolves a boot of a router of this name, whose entry was written half a minute ago.
     pub(crate) fn resolve(&mut self, name: &str) -> Finding {
         let entry = Entry {
             since: NOW - 30_000,
@@ -86,13 +86,13 @@ impl Bench {
         self.play.resolve::<OpenStack>("router.boot", entry)
     }
 
-    /// The requests of the last operation that were no reads: method and path.
+    /// The method and path of each change and create of the last operation.
     pub(crate) fn changes(&self) -> Vec<String> {
         let line = |request: &HttpRequest| format!("{} {}", request.method, request.path.join("/"));
         self.play.changes().map(line).collect()
     }
 
-    /// The request of the last operation that created.
+    /// The request of the last operation that creates.
     pub(crate) fn created(&self) -> &HttpRequest {
         let mut sent = self.play.sent.iter();
         sent.find(|request| request.effect == Effect::Create)
@@ -105,7 +105,7 @@ fn assert_valid(schema: &Value, value: &Value, operation: &str) {
     assert!(validator.is_valid(value), "{operation}: {value}");
 }
 
-/// The code why nothing can be told.
+/// The code of a finding `CannotTell`.
 pub(crate) fn untold(finding: Finding) -> Code {
     match finding {
         Finding::CannotTell(failure) => failure.code,
@@ -118,7 +118,7 @@ pub(crate) fn port(number: u32) -> Value {
     json!({"network": format!("net-{number}"), "mac": mac(number)})
 }
 
-/// The same, and a server.
+/// A port of `net-N`, and a server.
 pub(crate) fn plug(id: &str, number: u32) -> Value {
     json!({"id": id, "network": format!("net-{number}"), "mac": mac(number)})
 }

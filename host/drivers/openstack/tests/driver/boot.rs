@@ -151,7 +151,7 @@ fn nothing_boots_with_a_port_that_is_plugged_in() {
             "{number}"
         );
     }
-    // The port is looked at before the name.
+    // The port is checked before the name.
     bench.cloud().row(&own)["name"] = json!("edge");
     assert_eq!(
         bench.code("router.boot", boot("edge", &[4])),
@@ -278,7 +278,7 @@ fn all_looks_before_a_boot_are_made_together() {
         "v2.0/ports",
         "v2.0/ports",
         "servers/detail",
-        // Only the list of all servers follows, because the one by name is empty.
+        // Only the list of all servers is read then, because the list by name is empty.
         "servers",
         "servers",
     ];

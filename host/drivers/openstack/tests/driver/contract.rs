@@ -1,4 +1,4 @@
-//! The manifest, and what holds for all operations.
+//! Tests of the manifest, and of rules for all operations.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -132,7 +132,7 @@ fn no_secret_reaches_the_driver() {
     let mut bench = Bench::new();
     bench.cloud().server("edge");
     bench.call("router.get", json!({"name": "edge"})).unwrap();
-    // The fake shows user data, a profile and a password. What is kept is what is read.
+    // The fake shows user data, a profile and a password. The driver keeps only the fields that it reads.
     for request in &bench.play.sent {
         let of_server = |path: &&String| path.starts_with("servers.") || path.starts_with("ports.");
         let kept: Vec<&String> = request.keep.iter().filter(of_server).collect();
@@ -171,7 +171,7 @@ fn a_router_and_its_ports_are_left_alone_by_everybody_but_its_owner() {
         ("router.delete-ports", named),
         ("router.delete", by_id(&id)),
     ];
-    // Images belong to nobody, and a task is read alone.
+    // Images have no owner, and a task is only read.
     bench
         .play
         .is_left_alone_by_others::<OpenStack>(&names, &["image.get", "task.get"]);

@@ -1,4 +1,4 @@
-//! Refusals and the failures that they become.
+//! Tests of the failures that refusals become.
 
 use polity_driver_sdk::{Code, Failure};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::cloud::Reply;
 use crate::cloud::neutron::error;
 use crate::cloud::nova::fault;
 
-/// The failure of a read that nova answers like this.
+/// The failure of a read that nova answers with this reply.
 fn read(reply: Reply) -> Failure {
     let mut bench = Bench::new();
     let id = bench.cloud().server("edge");
@@ -16,7 +16,7 @@ fn read(reply: Reply) -> Failure {
     bench.failure("router.alive", by_id(&id))
 }
 
-/// The failure of a change that nova answers like this.
+/// The failure of a change that nova answers with this reply.
 fn change(reply: Reply) -> Failure {
     let mut bench = Bench::new();
     let id = bench.cloud().server("edge");
@@ -82,7 +82,7 @@ fn an_answer_of_something_in_front_leaves_a_change_in_doubt() {
             assert!(!read(Reply::new(status, page)).doubtful);
         }
     }
-    // Tokens are checked before anything is done.
+    // Nova checks the token before it does anything.
     let expired = change(Reply::new(401, "Authentication required"));
     assert_eq!((expired.code, expired.doubtful), (Code::Unauthenticated, false));
 }

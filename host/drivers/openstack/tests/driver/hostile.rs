@@ -1,4 +1,4 @@
-//! Names and ids that would be something else in a path, a query or a regular expression.
+//! Tests of names and ids with a special meaning in a path, a query or a regular expression.
 
 use polity_driver_sdk::{Code, Finding};
 use serde_json::{Value, json};

@@ -10,7 +10,7 @@ use crate::bench::{Bench, port, untold};
 fn a_server_on_the_last_page_is_found() {
     let mut bench = Bench::new();
     bench.cloud().page = 10;
-    // A database that finds names in capital letters too: three pages of others.
+    // The database ignores case, so the list has three pages of servers with other names.
     for _ in 0..30 {
         bench.cloud().server("EDGE");
     }

@@ -1,4 +1,4 @@
-//! The driver of OpenStack, in front of a small OpenStack with a state.
+//! Tests of the driver of OpenStack, against a small OpenStack with a state.
 
 mod bench;
 mod boot;

@@ -9,10 +9,10 @@ use crate::cloud::MANAGEMENT;
 use crate::cloud::neutron::{error, mac};
 use crate::cloud::nova::fault;
 
-/// The address of the port that nova made.
+/// The address of the port that nova created.
 const ADDRESS: &str = "10.0.0.90";
 
-/// A router with port 1 and a port of nova for its management. Nothing answers there yet.
+/// A router with port 1 and a port of nova for its management. Nothing answers on that port yet.
 fn router() -> (Bench, String) {
     let bench = Bench::new();
     let id = bench.cloud().server("edge");
@@ -22,7 +22,7 @@ fn router() -> (Bench, String) {
     (bench, id)
 }
 
-/// The same with an appliance that shows these interfaces.
+/// The same router, with an appliance that shows these interfaces.
 fn answering(interfaces: Value) -> (Bench, String) {
     let (bench, id) = router();
     bench.cloud().appliance_at(ADDRESS, interfaces);
@@ -130,7 +130,7 @@ fn a_router_without_a_management_address_is_not_alive() {
             Code::FailedPrecondition
         );
     }
-    // The addresses of its other ports are those of its tenant.
+    // The other ports are in networks of the tenant, so their addresses are not used.
     assert!(bench.play.sent.iter().all(|request| request.address.is_none()));
 }
 
@@ -268,7 +268,7 @@ fn a_configuration_that_stands_is_not_pushed_again() {
             .unwrap();
         assert_eq!(bench.cloud().pushed.len(), pushes);
     }
-    // An appliance that does not say what it has gets it each time.
+    // An appliance that does not show its configuration gets the configuration each time.
     bench.cloud().answer("GET v1/system/config", Reply::new(404, ""));
     bench
         .call("config.push", json!({"id": id, "config": {"text": "a"}}))

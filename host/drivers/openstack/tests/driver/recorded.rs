@@ -1,5 +1,5 @@
-//! What nova 34 answered of one server that was booted with the marks of the driver: `cell-up.json`, and after the database
-//! of its cell was gone, `cell-down.json`.
+//! Recorded answers of nova 34 about a server that was booted with the marks of the driver: `cell-up.json`, and after the
+//! database of its cell was gone, `cell-down.json`.
 
 use polity_driver_openstack::OpenStack;
 use polity_driver_sdk::test::{Play, Reply};
@@ -7,10 +7,10 @@ use polity_driver_sdk::{Code, Finding, HttpRequest};
 use serde_json::{Value, json};
 
 const SERVER: &str = "6b1876d0-d173-4ccf-b665-88a3b55a27e8";
-/// When it was created.
+/// When the server was created.
 const CREATED: u64 = 1_795_444_811_000;
 
-/// An object in front of what was recorded.
+/// An object in front of the recorded answers.
 fn play(recorded: &str) -> Play<impl FnMut(&HttpRequest) -> Reply + use<>> {
     let recorded: Vec<Value> = serde_json::from_str(recorded).expect("JSON");
     let mut play = Play::new(move |request: &HttpRequest| {

@@ -1,4 +1,4 @@
-//! What became of a boot whose answer was lost.
+//! Tests of boots whose answer was lost.
 
 use polity_driver_openstack::OpenStack;
 use polity_driver_sdk::test::Reply;
@@ -72,7 +72,7 @@ fn a_server_without_marks_is_nobodys_only_if_it_is_too_old_or_had_time_for_them(
     let mut bench = Bench::new();
     let id = bench.cloud().server_with("edge", json!({}));
     assert_eq!(untold(bench.resolve("edge")), Code::FailedPrecondition);
-    // Earlier than the boot by more than clocks differ.
+    // The server is older than the boot by more than clocks may differ.
     for (created, is_told) in [("14:11:49Z", true), ("14:11:50Z", false), ("14:13:20Z", false)] {
         bench.cloud().row(&id)["created"] = json!(format!("2026-09-21T{created}"));
         let finding = bench.resolve("edge");
@@ -84,7 +84,7 @@ fn a_server_without_marks_is_nobodys_only_if_it_is_too_old_or_had_time_for_them(
         let finding = bench.resolve("edge");
         assert_eq!(finding == Finding::None, is_told, "{later}: {finding:?}");
     }
-    // Half of the marks of this object: somebody has taken the others away.
+    // The server has only some marks of this object: the others were removed.
     bench.cloud().row(&id)["metadata"] = json!({"polity-owner": "owner-1", "polity-tenant": "tenant-1"});
     assert_eq!(untold(bench.resolve("edge")), Code::FailedPrecondition);
 }
@@ -117,7 +117,7 @@ fn a_filter_that_leaves_the_server_out_is_not_believed() {
     let id = bench.cloud().server("edge");
     bench.cloud().server("other");
     assert_eq!(bench.resolve("edge"), found(&id));
-    // It goes between the list and the look at it.
+    // The server is removed between the list and the read of it.
     bench.cloud().answer(
         &format!("GET servers/{id}"),
         Reply::json(404, json!({"itemNotFound": {"message": "gone", "code": 404}})),

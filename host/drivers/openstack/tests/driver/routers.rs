@@ -194,7 +194,7 @@ fn a_port_that_nova_made_for_the_management_is_not_one_of_the_routers() {
         (&found["ports"], &found["managed"]),
         (&json!([port(1)]), &json!(true))
     );
-    // One that was given to the boot is.
+    // A port that the boot was given is shown.
     bench.cloud().port_in(MANAGEMENT, 2, "edge", &id);
     let found = bench.call("router.get", by_name("edge")).unwrap();
     assert_eq!(found["ports"].as_array().map(Vec::len), Some(2));

@@ -1,4 +1,4 @@
-//! The driver in front of the vCenter, held to the catalogue.
+//! The driver in front of the vCenter. Its answers are checked against the catalogue.
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
@@ -34,7 +34,7 @@ impl Bench {
         self.vcenter.borrow_mut()
     }
 
-    /// Performs an operation. Its arguments and its answer are what the catalogue says.
+    /// Performs an operation. Its arguments and its answer must match the catalogue.
     pub(crate) fn call(&mut self, operation: &str, arguments: Value) -> Result<Value, Failure> {
         let (_, known) = catalogue()
             .into_iter()

@@ -1,4 +1,4 @@
-//! The manifest, and what it promises.
+//! Tests of the manifest and of its promises.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +64,7 @@ fn a_vm_is_left_alone_by_everybody_but_its_owner() {
     let mut bench = Bench::new();
     let mut names = by_id();
     names.push(("vm.find", json!({"instanceUuid": "owner-1"})));
-    // A template and networks belong to nobody, and a task is read alone.
+    // A template and networks have no owner, and a task is only read.
     bench
         .play
         .is_left_alone_by_others::<VSphere>(&names, &["vm.clone", "task.get"]);

@@ -1,4 +1,4 @@
-//! Refusals, and servers that break.
+//! Tests of refusals, and of servers that fail.
 
 use polity_driver_sdk::prelude::*;
 use polity_driver_sdk::test::Reply;
@@ -6,7 +6,7 @@ use polity_driver_sdk::test::Reply;
 use crate::bench::{Bench, clone_arguments, own};
 use crate::vcenter::{OWN_VM, xml};
 
-/// Lets a method answer this.
+/// Lets a method give this answer.
 fn instead(method: &str, reply: Reply) -> Bench {
     let bench = Bench::new();
     bench.vcenter().instead.insert(method.to_owned(), reply);

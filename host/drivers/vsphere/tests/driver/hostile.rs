@@ -1,4 +1,4 @@
-//! Data that somebody else chose.
+//! Tests with data that an attacker chose.
 
 use polity_driver_sdk::Effect;
 use polity_driver_sdk::prelude::*;

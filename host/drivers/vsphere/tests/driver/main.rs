@@ -1,4 +1,4 @@
-//! The driver of vSphere, in front of a small vCenter with a state.
+//! Tests of the driver of vSphere, against a small vCenter with a state.
 
 mod bench;
 mod changes;

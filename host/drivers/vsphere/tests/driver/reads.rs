@@ -1,4 +1,4 @@
-//! What VMs say of themselves.
+//! Tests of reading VMs.
 
 use polity_driver_sdk::prelude::*;
 

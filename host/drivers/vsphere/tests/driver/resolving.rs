@@ -1,4 +1,4 @@
-//! What became of a clone.
+//! Tests of clones whose answer was lost.
 
 use polity_driver_sdk::prelude::*;
 use polity_driver_sdk::test::Reply;

@@ -33,7 +33,7 @@ fn a_session_that_ends_at_any_request_is_unauthenticated_and_nothing_is_gone() {
         whole.call(operation, arguments.clone()).unwrap();
         let requests = whole.play.sent.len();
         assert!(requests >= 2, "{operation}");
-        // The first request asks what the server is, which needs no session.
+        // The first request reads the service objects, which needs no session.
         for nth in 2..=requests {
             for ended in [Ended::Missing, Ended::Fault] {
                 let mut bench = bench();

@@ -1,5 +1,5 @@
-//! A small OpenStack: what the driver uses of nova, neutron, glance and an appliance, with the answers of the real
-//! ones.
+//! A small OpenStack: the parts of nova, neutron, glance and an appliance that the driver uses, with the answers of the real
+//! services.
 
 mod appliance;
 pub(crate) mod neutron;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// The network of the management.
 pub(crate) const MANAGEMENT: &str = "net-mgmt";
 
-/// What stands in the cloud, and what is wrong with it.
+/// The state of the cloud, and its faults.
 pub(crate) struct Cloud {
     /// Rows of nova.
     pub(crate) servers: Vec<Value>,
@@ -26,13 +26,13 @@ pub(crate) struct Cloud {
     pub(crate) routers: Vec<Value>,
     /// The status of images, by id.
     pub(crate) images: BTreeMap<String, String>,
-    /// What answers at addresses.
+    /// The appliances, by address.
     pub(crate) appliances: BTreeMap<String, Reply>,
-    /// The configurations that appliances were sent.
+    /// The configurations that were sent to appliances.
     pub(crate) pushed: Vec<Value>,
-    /// The replies to requests that begin like this (`GET servers/`), instead of the true ones.
+    /// Replies in place of the real ones, by the beginning of a request (`GET servers/`).
     pub(crate) instead: Vec<(String, Reply)>,
-    /// Requests that begin like this are performed, and the reply is lost.
+    /// The beginnings of requests that are performed and whose reply is lost.
     pub(crate) lost: Vec<String>,
     /// The most rows of a page.
     pub(crate) page: usize,
@@ -40,16 +40,16 @@ pub(crate) struct Cloud {
     pub(crate) ignores_filters: bool,
     /// Whether a list with a filter misses every server.
     pub(crate) misses_servers: bool,
-    /// The time: nova shows it as that of creations.
+    /// The present time, which becomes the creation time of new servers.
     pub(crate) created: String,
-    /// All that was told so far, as text: an address must have stood there before it is asked.
+    /// The text of all replies so far. A request to an address is allowed only if a reply contained the address.
     told: String,
-    /// The number of the last thing that was created.
+    /// The number of the last object that was created.
     last: u32,
 }
 
 impl Cloud {
-    /// With an image, and nothing else.
+    /// A cloud with an image, and nothing else.
     pub(crate) fn new() -> Self {
         Cloud {
             servers: Vec::new(),
@@ -70,12 +70,12 @@ impl Cloud {
         }
     }
 
-    /// From now on, requests that begin like this get this reply.
+    /// From now on, requests with this beginning get this reply.
     pub(crate) fn answer(&mut self, begin: &str, reply: Reply) {
         self.instead.insert(0, (begin.to_owned(), reply));
     }
 
-    /// An operation begins: nothing was told to it.
+    /// An operation begins: it has seen no reply yet.
     pub(crate) fn begin(&mut self) {
         self.told.clear();
     }
@@ -118,7 +118,7 @@ impl Cloud {
         }
     }
 
-    /// Rows as pages: those after the marker, and a link if there are more.
+    /// A page of rows: the rows after the marker, and a link if there are more.
     fn paged(&mut self, name: &str, rows: Vec<Value>, request: &HttpRequest) -> Reply {
         let after = match query(request, "marker") {
             None => 0,
@@ -143,7 +143,7 @@ impl Cloud {
     }
 }
 
-/// What holds for every request.
+/// Checks that hold for every request.
 fn check(request: &HttpRequest) {
     let is_plain = |segment: &String| {
         let outside = |character: char| "/?#%\\ ".contains(character) || character.is_control();

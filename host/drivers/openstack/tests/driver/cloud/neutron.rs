@@ -27,7 +27,7 @@ pub(crate) fn mac(number: u32) -> String {
 }
 
 impl Cloud {
-    /// A port with the MAC address of this number, plugged into nothing.
+    /// A port with the MAC address of this number, which is not plugged in.
     pub(crate) fn port(&mut self, network: &str, number: u32, tags: &[String]) -> String {
         let id = format!("00000000-0000-4000-9000-{:012}", self.next());
         self.ports.push(json!({
@@ -43,7 +43,7 @@ impl Cloud {
         self.port(network, number, &tags(router))
     }
 
-    /// The same, plugged into a server.
+    /// A port for a router of `tenant-1`, plugged into a server.
     pub(crate) fn port_in(&mut self, network: &str, number: u32, router: &str, server: &str) -> String {
         let id = self.port_for(network, number, router);
         self.occupy(&json!(id), server);

@@ -39,7 +39,7 @@ impl Cloud {
         row.unwrap_or_else(|| panic!("no server {id}"))
     }
 
-    /// The removal of a server ends: nova frees the ports that it was given, and removes its own.
+    /// The removal of a server ends: nova releases the ports that the boot named, and removes the port that it created itself.
     pub(crate) fn gone(&mut self, id: &str) {
         self.servers.retain(|row| row["id"] != id);
         self.ports
@@ -81,7 +81,7 @@ impl Cloud {
         let misses = name.is_some() && self.misses_servers;
         let finds = |row: &&Value| match &name {
             Some(name) if !self.ignores_filters => {
-                // As a database that does not tell capital letters from small ones.
+                // Like a database that ignores case.
                 row["name"]
                     .as_str()
                     .is_some_and(|known| known.eq_ignore_ascii_case(name))
@@ -204,7 +204,7 @@ impl Cloud {
     }
 }
 
-/// The name that a regular expression finds. Whatever could mean something else must be quoted.
+/// The name that a regular expression matches. Every character with a special meaning must be quoted.
 fn unquoted(expression: &str) -> String {
     let inside = expression
         .strip_prefix('^')

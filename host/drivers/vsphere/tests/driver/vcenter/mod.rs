@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub(crate) use world::{OWN_VM, Task, VCenter, Vm, clone_task, options, own_vm};
 
-/// How a session that has ended shows.
+/// How the server shows that a session has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// As a SOAP fault.
@@ -28,14 +28,14 @@ pub(crate) struct Call {
     pub(crate) method: String,
     /// Its element.
     pub(crate) element: Value,
-    /// The id of the object whose method it is.
+    /// The id of the object of the method.
     pub(crate) this: String,
     /// The id of the operation.
     pub(crate) operation_id: String,
 }
 
 impl Call {
-    /// Reads a request. What the host puts in is not seen here.
+    /// Reads a request. Values that the host would put in are not visible here.
     fn read(request: &HttpRequest) -> Self {
         assert_eq!(
             (&*request.method, &request.path[..]),
@@ -79,7 +79,7 @@ impl VCenter {
             return reply.clone();
         }
         let has_ended = self.ends_at.is_some_and(|nth| self.requests >= nth);
-        // Everybody may ask what the server is.
+        // This read needs no session.
         if has_ended && call.method != "RetrieveServiceContent" {
             let is_read = call.method == "RetrievePropertiesEx";
             return match self.ended {

@@ -5,18 +5,18 @@ use polity_driver_sdk::tree;
 
 use super::{Call, Task, VCenter, Vm, found, refused, xml};
 
-/// What there is of a property.
+/// The state of a property.
 enum Property {
     /// Its value as XML.
     Value(String),
-    /// Nothing.
+    /// The property is unset.
     Unset,
-    /// The fault beside it.
+    /// The fault that vCenter reports for it.
     Missing(String),
 }
 
 impl VCenter {
-    /// Retrieves properties of an object, and of those that one of its properties lists.
+    /// Retrieves properties of an object, and of the objects that one of its properties lists.
     pub(super) fn retrieve(&mut self, call: &Call, has_ended: bool) -> Reply {
         assert_eq!(call.this, "pc-1");
         let set = tree::first(&call.element, "specSet").expect("a set");

@@ -1,4 +1,4 @@
-//! What there is in the vCenter.
+//! The objects in the vCenter.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) const OWN_VM: &str = "vm-42";
 #[derive(Clone, Debug)]
 pub(crate) struct Vm {
     pub(crate) id: String,
-    /// As it stands in the inventory.
+    /// The name in the inventory.
     pub(crate) name: String,
     pub(crate) folder: String,
     pub(crate) is_template: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Vm {
     pub(crate) guest: Vec<String>,
     pub(crate) networks: Vec<String>,
     pub(crate) created: Option<String>,
-    /// The fault beside a property, by its path. An empty one lets the property be unset.
+    /// The fault that vCenter reports for a property, by its path. If it is empty, the property is unset.
     pub(crate) withheld: Texts,
 }
 
@@ -57,12 +57,12 @@ pub(crate) struct Network {
 /// The server.
 pub(crate) struct VCenter {
     pub(crate) api_version: String,
-    /// The type and id of each path, VMs aside.
+    /// The type and id of the object at each path, without the VMs.
     pub(crate) inventory: BTreeMap<String, (String, String)>,
     pub(crate) vms: Vec<Vm>,
     pub(crate) networks: Vec<Network>,
     pub(crate) tasks: Vec<Task>,
-    /// What a method answers in place of what it should.
+    /// The answer of a method in place of the usual one.
     pub(crate) instead: BTreeMap<String, Reply>,
     /// The number of the request with which the session has ended.
     pub(crate) ends_at: Option<usize>,
@@ -197,7 +197,7 @@ pub(crate) fn card(key: u32, mac: &str, backing: &str, connected: bool) -> Strin
     )
 }
 
-/// What stands behind a card on a portgroup.
+/// The backing of a card on a portgroup.
 pub(crate) fn distributed(key: &str) -> String {
     format!(
         r#"<backing xsi:type="VirtualEthernetCardDistributedVirtualPortBackingInfo"><port><switchUuid>50 2a</switchUuid><portgroupKey>{key}</portgroupKey></port></backing>"#

@@ -1,6 +1,6 @@
 //! XML as a vCenter writes it.
 
-/// Text as XML has it.
+/// Text, escaped for XML.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -12,7 +12,7 @@ pub(crate) fn text(name: &str, text: &str) -> String {
     format!("<{name}>{}</{name}>", escaped(text))
 }
 
-/// An element of a type, around what is XML already.
+/// An element with a type, around content that is XML already.
 pub(crate) fn typed(name: &str, kind: &str, inside: &str) -> String {
     format!(r#"<{name} xsi:type="{kind}">{inside}</{name}>"#)
 }
