@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 /// A replica that has not renewed its entry for this long is gone.
 const GONE_AFTER: Duration = Duration::from_secs(180);
 
-/// What a replica knows of a connection that a binding of its host names.
+/// The state of a connection that a binding of this host names, as this replica sees it.
 pub(super) struct Used {
     /// Why the driver is not loaded.
     pub(super) problem: Option<String>,

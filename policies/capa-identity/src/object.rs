@@ -178,9 +178,9 @@ macro_rules! identities {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         pub struct $type {
-            /// Its name is what is referred to.
+            /// The metadata. References use the name.
             pub metadata: Metadata,
-            /// What it stands for.
+            /// The credentials, and the namespaces that may use them.
             #[serde(default)]
             pub spec: $spec,
         }

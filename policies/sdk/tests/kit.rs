@@ -171,7 +171,7 @@ fn pod() -> serde_json::Value {
     })
 }
 
-/// What a policy makes of the only pod.
+/// A policy that evicts every pod.
 async fn evict(cx: Cx) -> Result<Next, Failure> {
     let pods = cx
         .ask(cluster::objects::<polity_sdk::kube::drain::Pod>().everywhere())

@@ -28,7 +28,7 @@ async fn policy(cx: Context<Thing>) -> Result<Next, Failure> {
     Ok(Next::settled())
 }
 
-/// What comes of it, and what was done, when these requests fail.
+/// The result and the performed acts, if these requests fail.
 fn plugged(fails: &'static [(&'static str, Code)]) -> (String, Vec<String>) {
     let mut world: World = thing::world();
     world.responds(move |request| {

@@ -18,7 +18,7 @@ const NOT_FOR: &str = "Not authorized for";
 /// The meaning of such an `AuthFailure`.
 const MAY_NOT: Meaning = means("AuthFailure", Code::PermissionDenied);
 
-/// What a code of AWS means.
+/// The meaning of a code of AWS.
 struct Meaning {
     /// The code of AWS. A star matches any beginning or any end.
     pattern: &'static str,
