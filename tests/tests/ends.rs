@@ -9,7 +9,7 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt as _};
 use polity_tests::guests;
-use polity_tests::stand::{thing, things};
+use polity_tests::host_fixture::{thing, things};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
