@@ -44,18 +44,18 @@ fn an_orb_that_makes_no_sense_says_so_and_nothing_is_asked() {
         ("/controlPlane/pool", json!("w"), "two pools"),
         ("/workers/0/pool", json!(""), "no name"),
         ("/workers/0/nodes", json!(4_000_000_000u32), "1000"),
-        ("/versions/kubernetes", json!("banana"), "no release"),
-        ("/versions/kubernetes", json!("1.30"), "no release"),
-        ("/versions", json!({}), "no release"),
+        ("/versions/kubernetes", json!("banana"), "not a release"),
+        ("/versions/kubernetes", json!("1.30"), "not a release"),
+        ("/versions", json!({}), "not a release"),
         (
             "/versions",
             json!({"kubernetes": "1.30.2", "containerd": "1; reboot"}),
-            "no version",
+            "not a version",
         ),
         (
             "/versions",
             json!({"kubernetes": "1.30.2", "g++/x": "1"}),
-            "no version",
+            "not a version",
         ),
     ] {
         let mut spec = fine.clone();
