@@ -343,7 +343,10 @@ async fn an_address_of_a_response_leads_into_the_networks_of_the_connection_and_
 async fn a_driver_that_ends_as_it_may_not_gets_a_failure() {
     let server = Server::saying(ok("{}"));
     for (does, said) in [
-        (json!("nothing"), "returned a finding, but the call performs an operation"),
+        (
+            json!("nothing"),
+            "returned a finding, but the call performs an operation",
+        ),
         (json!({"say": "no JSON"}), "no JSON"),
         (json!({"answer": {"nonsense": 1}}), "nonsense"),
         (json!({"answer": ["p"]}), ""),
