@@ -253,7 +253,7 @@ async fn a_kubeadm_that_outlives_its_agent_is_waited_for() {
     until("that it waits", async || {
         stage
             .said()
-            .contains("still runs: it is waited for")
+            .contains("still runs: waiting for its end")
             .then_some(())
     })
     .await;
