@@ -105,7 +105,13 @@ impl Hold {
         }
         let mut next = object.tree();
         finalizers::remove(&mut next, &self.finalizer);
-        cluster.write(&write(&object, &next)).await.map(|_| None)
+        cluster.write(&write(&object, &next)).await?;
+        // A binding that was loaded since the first look has found the finalizer on the connection, and has not written it.
+        let needs = named_by(name, &governed.bindings(cluster).await?);
+        if needs.is_some() {
+            self.take(cluster, name).await?;
+        }
+        Ok(needs)
     }
 }
 
