@@ -11,6 +11,7 @@ use polity_core::contract::{Code, ObjectQuery, ObjectRef, Question};
 use polity_sim::{FaultRule, SimConfig, Simulated as _, Trouble};
 use polity_tests::all_workflows::scenario::{Workflow, identities};
 use polity_tests::all_workflows::setting::{self, TRUSTED};
+use polity_tests::host_fixture;
 use polity_tests::host_harness::capa::CAPA;
 use polity_tests::host_harness::mcm::MCM;
 use polity_tests::host_harness::{Host, Site};
@@ -258,8 +259,8 @@ async fn nothing_that_anybody_sees_holds_a_secret() {
 async fn run(site: &Site, host: &Host) -> String {
     let mut known = None;
     let (mcm, capv) = (
-        setting::reference(MCM, "Machine", Some(TRUSTED), "m-1"),
-        setting::reference("capv.polity.dev/v1alpha1", "Machine", Some(TRUSTED), "vm"),
+        host_fixture::reference(MCM, "Machine", Some(TRUSTED), "m-1"),
+        host_fixture::reference("capv.polity.dev/v1alpha1", "Machine", Some(TRUSTED), "vm"),
     );
     for _ in 0..7_200 {
         tokio::time::sleep(Duration::from_secs(1)).await;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::rules::Rules;
-use super::setting::reference;
+use crate::host_fixture::reference;
 use crate::host_harness::Site;
 use crate::host_harness::orbiter::{self, ORBITER};
 use crate::simulation::seed::Chance;

@@ -6,11 +6,10 @@ use serde_json::{Value, json};
 
 use super::rules::Rules;
 use super::scenario::{Deed, Workflow};
-use super::setting::{
-    self, PODS, SHIFTY, TENANTS, TRUSTED, WORKERS, access_key, capv_machine, mcm_machine, reference,
-};
+use super::setting::{self, PODS, SHIFTY, TENANTS, TRUSTED, WORKERS, access_key, capv_machine, mcm_machine};
 use super::snapshot::{Snapshot, is_deleting, is_worker, phase};
 use super::{orb, routers};
+use crate::host_fixture::reference;
 use crate::host_harness::Site;
 use crate::host_harness::mcm::DEPLOYMENT;
 use crate::simulation::bindings::MACHINES as CAPV;

@@ -3,7 +3,7 @@
 use polity_core::contract::ObjectRef;
 use serde_json::{Value, json};
 
-use super::setting::reference;
+use crate::host_fixture::reference;
 use crate::host_harness::Site;
 use crate::host_harness::rug::{self, RUG};
 

@@ -1,7 +1,6 @@
 //! The setting at the beginning: bindings, tenants, identities, classes and machines.
 
 use polity::manifests::Manifests;
-use polity_core::contract::{Kind, ObjectRef};
 use serde_json::{Value, json};
 
 use super::scenario::Workflow;
@@ -32,19 +31,6 @@ pub const WORKERS: usize = 3;
 pub const PODS: usize = 3;
 /// The number of these pods that must be healthy.
 pub const HEALTHY: usize = 2;
-
-/// The reference to an object.
-pub fn reference(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> ObjectRef {
-    ObjectRef {
-        cluster: None,
-        kind: Kind {
-            api_version: api_version.into(),
-            kind: kind.into(),
-        },
-        namespace: namespace.map(str::to_owned),
-        name: name.into(),
-    }
-}
 
 /// Applies everything that these workflows need.
 pub async fn prepare(site: &Site, workflows: &[Workflow]) {
