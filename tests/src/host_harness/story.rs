@@ -218,6 +218,19 @@ impl Story {
         }
     }
 
+    /// Waits until no pass is in flight. A watch shows what a pass wrote before the pass has ended, so that
+    /// [`Story::passes`] may lack it until then.
+    ///
+    /// # Panics
+    /// If one always is, or the host has stopped.
+    pub async fn between_passes(&self) {
+        let end = tokio::time::Instant::now() + self.patience;
+        while self.host.handle.view().await.expect("the host runs").passes > 0 {
+            assert!(tokio::time::Instant::now() < end, "a pass is always in flight");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
     /// Waits until everything is settled.
     ///
     /// # Panics

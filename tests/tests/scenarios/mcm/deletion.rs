@@ -227,9 +227,11 @@ async fn mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain(on: &dyn Ba
 
 /// Deletes the machine, waits until it is gone, and tells the passes since then.
 async fn told_of_its_end(story: &Story) -> Vec<String> {
+    story.between_passes().await;
     let done = story.passes().len();
     story.delete().await;
     until_gone(story).await;
+    story.between_passes().await;
     told(story).split_off(done)
 }
 

@@ -24,9 +24,11 @@ scenarios! {
 /// What becomes of a router in whose status somebody wrote this.
 async fn written(on: &dyn Backend, status: Value) -> (Story, Vec<String>) {
     let story = active(on, json!({})).await;
+    story.between_passes().await;
     let done = story.passes().len();
     story.edit_status(status).await;
     active_again(&story, done, "21").await;
+    story.between_passes().await;
     assert_eq!(made(&story), 1);
     let told = told(&story, done);
     (story, told)
