@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_clouds::catalogue::{self, Named};
-use polity_clouds::{Checked, Way};
+use polity_clouds::{CatalogueValidator, Way};
 use polity_core::call::{CloudRequest, Session};
 use polity_core::catalogue::{Catalogue, OperationEffect};
 use polity_sdk::cloud::pool::{Addition, Join, Registration, Tier, Wanted};
@@ -71,14 +71,14 @@ fn agree(named: &[&str], catalogued: Vec<Named>, requests: &[Requested]) {
         operations,
         ..Catalogue::default()
     });
-    let checked = Checked::new(catalogue).expect("schemas that compile");
+    let validator = CatalogueValidator::new(catalogue).expect("schemas that compile");
     for request in requests {
-        follows(&checked, request);
+        follows(&validator, request);
     }
 }
 
 /// The effect is that of the catalogue, the arguments follow the schema, and a create is named by its intent.
-fn follows(checked: &Checked, request: &Requested) {
+fn follows(validator: &CatalogueValidator, request: &Requested) {
     let way = match request.effect {
         OperationEffect::Create => Way::Prepare,
         OperationEffect::Read | OperationEffect::Change => Way::Perform,
@@ -89,7 +89,7 @@ fn follows(checked: &Checked, request: &Requested) {
         arguments: request.arguments.clone(),
         key: None,
     };
-    let operation = checked.request(&sent, way).expect("it follows the catalogue");
+    let operation = validator.validate(&sent, way).expect("it follows the catalogue");
     assert_eq!(operation.effect, request.effect, "{}", request.operation);
     let named = operation
         .intent

@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::check::{CatalogueError, first_error};
 use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::sealed::SecretResolver;
+use crate::validate::{CatalogueError, first_error};
 
 /// The storage of an adapter's state that outlives the process: one document that is written as a whole, or a
 /// database.

@@ -9,7 +9,6 @@ use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, Document, Effect, Failure, Resolution};
 use serde_json::json;
 
-use crate::check::{CatalogueError, Checked, Way};
 use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
 use crate::redact::Redactor;
@@ -17,6 +16,7 @@ use crate::sealed::{SecretResolver, unseal};
 use crate::session::{Opened, PlanSecret, SessionPlan, SessionRequest};
 use crate::sessions::Sessions;
 use crate::single_flight::SingleFlight;
+use crate::validate::{CatalogueError, CatalogueValidator, Way};
 
 /// A cloud, with the checks in front of it that are the same for every cloud.
 ///
@@ -32,7 +32,7 @@ use crate::single_flight::SingleFlight;
 /// Each must still have the digest by which the plan names it.
 pub struct Gateway<C> {
     cloud: C,
-    checked: Checked,
+    validator: CatalogueValidator,
     secrets: Arc<dyn SecretResolver>,
     clock: Arc<dyn Clock>,
     sessions: Mutex<Sessions>,
@@ -56,10 +56,10 @@ impl<C: Cloud> Gateway<C> {
         clock: Arc<dyn Clock>,
         sessions: Sessions,
     ) -> Result<Self, CatalogueError> {
-        let checked = Checked::new(cloud.catalogue().clone())?;
+        let validator = CatalogueValidator::new(cloud.catalogue().clone())?;
         Ok(Gateway {
             cloud,
-            checked,
+            validator,
             secrets,
             clock,
             sessions: Mutex::new(sessions),
@@ -126,7 +126,7 @@ impl<C: Cloud> Gateway<C> {
 
     /// Checks and unseals a request, and puts it into the session behind its handle.
     async fn enter(&self, mut request: CloudRequest, way: Way) -> Result<Entered, Failure> {
-        let operation = self.checked.request(&request, way)?;
+        let operation = self.validator.validate(&request, way)?;
         let redactor = unseal(
             operation,
             &mut request.arguments,
@@ -152,13 +152,13 @@ impl<C: Cloud> Gateway<C> {
     }
 
     async fn session(&self, plan: &Document, owner: &str) -> Answer {
-        let (credential, plan) = self.checked.credential(plan)?;
+        let (credential, plan) = self.validator.validate_plan(plan)?;
         let plan = SessionPlan::new(credential, plan.clone());
         if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
             return Ok(there);
         }
         // Only one call opens a session of a plan: a thousand machines of one identity share one session.
-        let _turn = self.opening.take(plan.digest()).await;
+        let _permit = self.opening.acquire(plan.digest()).await;
         if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
             return Ok(there);
         }
@@ -238,7 +238,7 @@ impl<C: Cloud> Gateway<C> {
 
 impl<C: Cloud> Cloud for Gateway<C> {
     fn catalogue(&self) -> &Arc<Catalogue> {
-        self.checked.catalogue()
+        self.validator.catalogue()
     }
 
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer> {

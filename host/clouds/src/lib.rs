@@ -18,7 +18,6 @@
 
 mod adapters;
 pub mod catalogue;
-mod check;
 mod clock;
 mod cloud;
 mod gateway;
@@ -30,9 +29,9 @@ mod sealed;
 mod session;
 mod sessions;
 mod single_flight;
+mod validate;
 
 pub use adapters::{Adapter, ConfigError, OpenError, Opening, Storage, configuration};
-pub use check::{CatalogueError, Checked, Way};
 pub use clock::Clock;
 pub use cloud::{BoxFuture, Cloud};
 pub use gateway::Gateway;
@@ -42,3 +41,4 @@ pub use redact::{REDACTED, Redactor};
 pub use sealed::{NoSecrets, SecretResolver};
 pub use session::{Opened, PlanSecret, PlanToken, SecretContent, SessionPlan, SessionRequest};
 pub use sessions::{IDLE, MARGIN, MOST_SESSIONS, Sessions};
+pub use validate::{CatalogueError, CatalogueValidator, Way};

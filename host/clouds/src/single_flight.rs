@@ -12,13 +12,13 @@ pub(crate) struct SingleFlight {
 }
 
 /// The right to work on a key, until this is dropped.
-pub(crate) struct Turn<'a> {
+pub(crate) struct Permit<'a> {
     flight: &'a SingleFlight,
     key: [u8; 32],
 }
 
 impl SingleFlight {
-    pub(crate) async fn take(&self, key: [u8; 32]) -> Turn<'_> {
+    pub(crate) async fn acquire(&self, key: [u8; 32]) -> Permit<'_> {
         poll_fn(|context| {
             let mut taken = self.lock();
             if let Some(waiting) = taken.get_mut(&key) {
@@ -26,7 +26,7 @@ impl SingleFlight {
                 return Poll::Pending;
             }
             taken.insert(key, Vec::new());
-            Poll::Ready(Turn { flight: self, key })
+            Poll::Ready(Permit { flight: self, key })
         })
         .await
     }
@@ -36,7 +36,7 @@ impl SingleFlight {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Permit<'_> {
     /// Wakes all waiting tasks. A single task could have given up meanwhile, and then none would go on.
     fn drop(&mut self) {
         let waiting = self.flight.lock().remove(&self.key);
@@ -56,12 +56,18 @@ mod tests {
     fn one_at_a_time_and_only_of_the_same() {
         let flight = SingleFlight::default();
         let context = &mut Context::from_waker(Waker::noop());
-        let Poll::Ready(first) = flight.take([1; 32]).boxed_local().poll_unpin(context) else {
+        let Poll::Ready(first) = flight.acquire([1; 32]).boxed_local().poll_unpin(context) else {
             panic!("no task works on the key")
         };
-        let mut second = flight.take([1; 32]).boxed_local();
+        let mut second = flight.acquire([1; 32]).boxed_local();
         assert!(second.poll_unpin(context).is_pending());
-        assert!(flight.take([2; 32]).boxed_local().poll_unpin(context).is_ready());
+        assert!(
+            flight
+                .acquire([2; 32])
+                .boxed_local()
+                .poll_unpin(context)
+                .is_ready()
+        );
         drop(first);
         assert!(second.poll_unpin(context).is_ready());
     }
@@ -70,9 +76,9 @@ mod tests {
     fn who_gives_up_waiting_holds_nobody_back() {
         let flight = SingleFlight::default();
         let context = &mut Context::from_waker(Waker::noop());
-        let first = flight.take([1; 32]).now_or_never().unwrap();
-        let mut second = flight.take([1; 32]).boxed_local();
-        let mut third = flight.take([1; 32]).boxed_local();
+        let first = flight.acquire([1; 32]).now_or_never().unwrap();
+        let mut second = flight.acquire([1; 32]).boxed_local();
+        let mut third = flight.acquire([1; 32]).boxed_local();
         assert!(second.poll_unpin(context).is_pending() && third.poll_unpin(context).is_pending());
         drop(second);
         drop(first);

@@ -318,7 +318,7 @@ impl<'a> Operation<'a> {
             .saturating_duration_since(now)
             .min(self.until.saturating_duration_since(now) / 2);
         let rate = connection.rate(is_read);
-        if !pace.turn(&class, rate, &self.queue, longest).await {
+        if !pace.acquire(&class, rate, &self.queue, longest).await {
             let message = format!(
                 "the rate limit for {} left no request in time: the host tries again, or raise spec.rates of connection {}",
                 outgoing.address.host(),

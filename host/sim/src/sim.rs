@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use polity_clouds::catalogue::{LONGEST, credential_plan};
-use polity_clouds::{Checked, Opened, SessionRequest, Way};
+use polity_clouds::{CatalogueValidator, Opened, SessionRequest, Way};
 use polity_core::call::{CloudRequest, Session};
 use polity_core::catalogue::{BEGINS_WITHIN, Catalogue};
 use polity_core::contract::{Answer, Code, Failure};
@@ -47,7 +47,7 @@ pub struct Sim {
     services: Vec<Box<dyn Service>>,
     /// The service of each operation, by its position.
     routes: BTreeMap<String, usize>,
-    checked: Checked,
+    validator: CatalogueValidator,
     /// How often a service has panicked.
     panics: u64,
     guards: Guards,
@@ -93,7 +93,7 @@ impl Sim {
             vms: Hypervisor::new(&config),
             services,
             routes,
-            checked: Checked::new(Arc::new(catalogue)).expect("our own schemas compile"),
+            validator: CatalogueValidator::new(Arc::new(catalogue)).expect("our own schemas compile"),
             config,
             panics: 0,
             guards: Guards::default(),
@@ -120,7 +120,7 @@ impl Sim {
 
     /// The operations of the cloud.
     pub fn catalogue(&self) -> &Arc<Catalogue> {
-        self.checked.catalogue()
+        self.validator.catalogue()
     }
 
     /// The latest time that was passed in.
@@ -138,7 +138,7 @@ impl Sim {
     /// answer is still on its way.
     pub fn perform(&mut self, now_ms: u64, request: &CloudRequest) -> Reply {
         let way = request.key.as_ref().map_or(Way::Perform, |_| Way::Commit);
-        match self.checked.request(request, way) {
+        match self.validator.validate(request, way) {
             Ok(_) => self.perform_checked(now_ms, request),
             Err(failure) => {
                 self.advance(now_ms);
@@ -147,7 +147,7 @@ impl Sim {
         }
     }
 
-    /// As [`Sim::perform`], for arguments that were checked before they were unsealed.
+    /// As [`Sim::perform`], for arguments that were validated before they were unsealed.
     pub(crate) fn perform_checked(&mut self, now_ms: u64, request: &CloudRequest) -> Reply {
         let now = self.advance(now_ms);
         let about = self.subject(now, request);

@@ -257,7 +257,7 @@ impl Pace {
 
     /// Waits until a tenant queue may send a request of a class, and counts that request. The tenant queues take turns, and none
     /// takes more than half of a burst. Returns `false` if the turn does not come within `longest`, as soon as that is known.
-    pub async fn turn(&self, class: &str, rate: Rate, queue: &Arc<str>, longest: Duration) -> bool {
+    pub async fn acquire(&self, class: &str, rate: Rate, queue: &Arc<str>, longest: Duration) -> bool {
         let now = Instant::now();
         let wake = Arc::new(Notify::new());
         let entered = {
@@ -334,7 +334,7 @@ mod tests {
     async fn sent(pace: &Pace, class: &str, names: &[&'static str]) -> Vec<(&'static str, u128)> {
         let began = Instant::now();
         let all = names.iter().map(|name| async move {
-            let is_sent = pace.turn(class, RATE, &queue(name), LONG).await;
+            let is_sent = pace.acquire(class, RATE, &queue(name), LONG).await;
             assert!(is_sent, "{name}");
             (*name, began.elapsed().as_millis())
         });
@@ -373,8 +373,8 @@ mod tests {
         sent(&pace, "x", &["a", "a"]).await;
         let queue = queue("a");
         let waits = async {
-            let first = pace.turn("x", RATE, &queue, short);
-            let second = pace.turn("x", RATE, &queue, short);
+            let first = pace.acquire("x", RATE, &queue, short);
+            let second = pace.acquire("x", RATE, &queue, short);
             let began = Instant::now();
             let second = async { (second.await, began.elapsed()) };
             futures::future::join(first, second).await
@@ -388,7 +388,7 @@ mod tests {
         let pace = Arc::new(Pace::default());
         sent(&pace, "x", &["a", "a", "b", "b"]).await;
         let (given_up, queue_a) = (pace.clone(), queue("a"));
-        let given_up = tokio::spawn(async move { given_up.turn("x", RATE, &queue_a, LONG).await });
+        let given_up = tokio::spawn(async move { given_up.acquire("x", RATE, &queue_a, LONG).await });
         tokio::task::yield_now().await;
         given_up.abort();
         assert_eq!(sent(&pace, "x", &["b", "c"]).await, [("b", 100), ("c", 200)]);

@@ -1,4 +1,4 @@
-//! Checks requests against the catalogue, once for all adapters.
+//! Validates requests against the catalogue, once for all adapters.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::cloud::no_credentials;
 
 /// A catalogue with compiled schemas.
-pub struct Checked {
+pub struct CatalogueValidator {
     catalogue: Arc<Catalogue>,
     arguments: BTreeMap<String, Arc<Validator>>,
     credential: Option<Arc<Validator>>,
@@ -37,7 +37,7 @@ pub enum Way {
     Commit,
 }
 
-impl Checked {
+impl CatalogueValidator {
     /// Compiles the schemas.
     pub fn new(catalogue: Arc<Catalogue>) -> Result<Self, CatalogueError> {
         let arguments = catalogue
@@ -50,7 +50,7 @@ impl Checked {
             .as_ref()
             .map(|credential| compile("credential", &credential.schema))
             .transpose()?;
-        Ok(Checked {
+        Ok(CatalogueValidator {
             catalogue,
             arguments,
             credential,
@@ -64,7 +64,7 @@ impl Checked {
 
     /// The operation of a request. Checks that the operation exists, that it is called in the right way, and that the
     /// arguments match its schema.
-    pub fn request(&self, request: &CloudRequest, way: Way) -> Result<&Operation, Failure> {
+    pub fn validate(&self, request: &CloudRequest, way: Way) -> Result<&Operation, Failure> {
         let name = &request.operation;
         let (Some(operation), Some(validator)) =
             (self.catalogue.operations.get(name), self.arguments.get(name))
@@ -89,7 +89,7 @@ impl Checked {
 
     /// The kind of plan that the cloud accepts, and the tree of this plan. Checks that the cloud has sessions of its
     /// own, and that the plan matches its schema.
-    pub fn credential<'a>(&self, plan: &'a Document) -> Result<(&Credential, &'a Value), Failure> {
+    pub fn validate_plan<'a>(&self, plan: &'a Document) -> Result<(&Credential, &'a Value), Failure> {
         let (Some(validator), Some(credential)) = (&self.credential, &self.catalogue.credential) else {
             return Err(no_credentials());
         };
