@@ -17,7 +17,7 @@ use crate::{grants, merge};
 
 /// The largest size of a note in bytes. A note is the id of an edge, or a short word.
 const NOTE: usize = 1_024;
-/// The bytes that a failure counts in a journal.
+/// The bytes that a failure counts in a journal, beside its texts.
 const FAILURE: u64 = 64;
 
 /// The steps of one role.
@@ -79,7 +79,14 @@ impl RoleRun {
     pub(super) fn append(&mut self, request: Request, answer: Result<Json, Failure>) {
         let answer = answer.map_err(|failure| failure.of(request.operation()));
         self.request_bytes = self.request_bytes.saturating_add(request.bytes());
-        self.journal_bytes += answer.as_ref().map_or(FAILURE, |json| json.len() as u64);
+        self.journal_bytes += match &answer {
+            Ok(json) => json.len() as u64,
+            // The other side writes the texts: an API server's detail alone may have 4 KiB.
+            Err(failure) => {
+                FAILURE
+                    + (failure.message.len() + failure.detail.as_ref().map_or(0, |json| json.len())) as u64
+            }
+        };
         self.journal.push(Entry { request, answer });
     }
 
@@ -196,8 +203,18 @@ impl RoleRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::Code;
     use crate::reconcile::Entry;
-    use crate::reconcile::fixture::entry;
+    use crate::reconcile::fixture::{entry, get};
+
+    #[test]
+    fn a_failure_counts_its_message_and_its_detail_in_the_journal() {
+        let mut run = RoleRun::new(Role::Lifecycle);
+        let mut failure = Failure::new(Code::Internal, "m".repeat(1_000));
+        failure.detail = Some(format!("{:?}", "d".repeat(4_000)).into());
+        run.append(get(), Err(failure));
+        assert_eq!(run.journal_bytes, 64 + 1_000 + 4_002);
+    }
 
     #[test]
     fn a_lifecycle_is_told_what_came_of_each_create_in_doubt() {
