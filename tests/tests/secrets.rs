@@ -141,7 +141,7 @@ async fn seen(site: &Site, recording: &Path, log: &Log) -> Vec<(String, String)>
         ("coordination.k8s.io/v1", "Lease"),
     ];
     for (api_version, kind) in kinds {
-        for object in site.list(api_version, kind).await {
+        for object in site.list(api_version, kind).await.iter() {
             seen.push((kind.to_owned(), object.to_string()));
         }
     }

@@ -94,7 +94,7 @@ impl People {
     /// Deletes the pods of nodes that are gone, and creates new ones where there is room.
     async fn workload(&mut self, site: &Site, snapshot: &Snapshot) -> bool {
         let (mut there, mut busy) = (0, false);
-        for pod in &snapshot.pods {
+        for pod in snapshot.pods.iter() {
             match snapshot.node(&pod["spec"]["nodeName"]) {
                 None => {
                     let _ = site.delete(&named(pod), Some(0)).await;

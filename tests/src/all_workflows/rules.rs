@@ -162,7 +162,7 @@ impl Rules {
     /// At most one VM for a machine, a router or a name in a pool, and none without an object.
     fn vms(&mut self, site: &Site, snapshot: &Snapshot) -> Verdicts {
         let mut of: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
-        for vm in &snapshot.vms {
+        for vm in snapshot.vms.iter() {
             of.entry((&vm.owner, &vm.name)).or_default().push(&vm.id);
         }
         if let Some(((owner, name), vms)) = of.iter().find(|(_, vms)| vms.len() > 1) {
@@ -172,16 +172,16 @@ impl Rules {
             snapshot
                 .capv
                 .iter()
-                .chain(&snapshot.mcm)
-                .chain(&snapshot.orbs)
-                .chain(&snapshot.routers)
+                .chain(snapshot.mcm.iter())
+                .chain(snapshot.orbs.iter())
+                .chain(snapshot.routers.iter())
         };
         for machine in machines() {
             let metadata = &machine["metadata"];
             self.machines
                 .insert(text(&metadata["uid"]), text(&metadata["namespace"]));
         }
-        for vm in &snapshot.vms {
+        for vm in snapshot.vms.iter() {
             // The list was read after the VM was seen. So it contains the object of the VM, unless the VM was
             // removed first.
             let alive = machines().any(|machine| machine["metadata"]["uid"] == *vm.owner);
@@ -232,14 +232,14 @@ impl Rules {
         if workflows.contains(&Workflow::McmMachines) && workers != WORKERS {
             return Err(format!("there are {workers} workers"));
         }
-        for cluster in &snapshot.clusters {
+        for cluster in snapshot.clusters.iter() {
             self.settled(cluster, "no phase", |_| true)?;
         }
         let fine = |phase: Option<&str>| phase == Some("Running");
-        for machine in &snapshot.capv {
+        for machine in snapshot.capv.iter() {
             self.settled(machine, "status.phase", fine)?;
         }
-        for machine in &snapshot.mcm {
+        for machine in snapshot.mcm.iter() {
             self.settled(machine, "status.currentStatus.phase", fine)?;
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! A snapshot of the cluster and the cloud.
 
+use std::sync::Arc;
+
 use polity_sim::{PoolMachine, PortView, RouterView, VmView};
 use serde_json::Value;
 
@@ -22,19 +24,19 @@ pub struct Snapshot {
     /// The ports of routers.
     pub router_ports: Vec<PortView>,
     /// The Machines of `capv-machine`.
-    pub capv: Vec<Value>,
+    pub capv: Arc<Vec<Value>>,
     /// The Machines of `mcm-machine`.
-    pub mcm: Vec<Value>,
+    pub mcm: Arc<Vec<Value>>,
     /// The AWSClusters.
-    pub clusters: Vec<Value>,
+    pub clusters: Arc<Vec<Value>>,
     /// The Orbs.
-    pub orbs: Vec<Value>,
+    pub orbs: Arc<Vec<Value>>,
     /// The Routers.
-    pub routers: Vec<Value>,
+    pub routers: Arc<Vec<Value>>,
     /// The Nodes.
-    pub nodes: Vec<Value>,
+    pub nodes: Arc<Vec<Value>>,
     /// The Pods.
-    pub pods: Vec<Value>,
+    pub pods: Arc<Vec<Value>>,
 }
 
 impl Snapshot {
@@ -42,7 +44,7 @@ impl Snapshot {
     pub async fn of(site: &Site, workflows: &[Workflow]) -> Self {
         let list = async |of: Workflow, api: &str, kind: &str| match workflows.contains(&of) {
             true => site.list(api, kind).await,
-            false => Vec::new(),
+            false => Arc::default(),
         };
         Snapshot {
             vms: site.vms(),

@@ -24,6 +24,7 @@ pub mod seeds;
 pub mod story;
 pub mod wire;
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,8 +81,10 @@ pub struct Site {
     pub clouds: Arc<Clouds>,
     client: kube::Client,
     hosts: kube::Client,
+    store: Option<Arc<Store>>,
+    lists: RefCell<BTreeMap<(String, String), (u64, Arc<Vec<Value>>)>>,
     policies: Arc<Policies>,
-    lives: std::cell::Cell<u32>,
+    lives: Cell<u32>,
     recordings: Option<std::path::PathBuf>,
     guards: Guards,
     notes: Notes,
@@ -107,9 +110,11 @@ impl Site {
         let time = clock.clone();
         let now: polity_standalone::Clock =
             Arc::new(move || UNIX_EPOCH + Duration::from_millis(time.now().unix.0));
-        let api = Api::new(Arc::new(Store::in_memory(now, u128::from(seed).to_be_bytes())));
-        let client = kube::Client::new(api, "default");
-        Site::on(client.clone(), client, clock, seed, sim)
+        let store = Arc::new(Store::in_memory(now, u128::from(seed).to_be_bytes()));
+        let client = kube::Client::new(Api::new(store.clone()), "default");
+        let mut site = Site::on(client.clone(), client, clock, seed, sim);
+        site.store = Some(store);
+        site
     }
 
     /// As [`Site::new`], with the cloud in this data folder, and the objects too where `objects` says so.
@@ -151,8 +156,10 @@ impl Site {
             clock,
             client,
             hosts,
+            store: None,
+            lists: RefCell::default(),
             policies: Arc::new(policies),
-            lives: std::cell::Cell::new(0),
+            lives: Cell::new(0),
             recordings: None,
             guards: Guards::default(),
             notes: Notes::default(),
@@ -350,12 +357,34 @@ impl Site {
         }
     }
 
-    /// The objects of a kind.
+    /// The store of an API server in this process; none of a real one's.
+    pub fn store(&self) -> Option<Arc<Store>> {
+        self.store.clone()
+    }
+
+    /// Says whether something changed in the API server since another look; none of a real one, where only another
+    /// request tells.
+    pub fn revision(&self) -> Option<u64> {
+        self.store.as_ref().map(|store| store.revision())
+    }
+
+    /// The objects of a kind. They are not read again as long as nothing in the API server has changed.
     ///
     /// # Panics
     /// If they cannot be listed.
-    pub async fn list(&self, api_version: &str, kind: &str) -> Vec<Value> {
-        list(&self.cluster, api_version, kind).await
+    pub async fn list(&self, api_version: &str, kind: &str) -> Arc<Vec<Value>> {
+        let Some(revision) = self.revision() else {
+            return Arc::new(list(&self.cluster, api_version, kind).await);
+        };
+        let key = (api_version.to_owned(), kind.to_owned());
+        if let Some((at, objects)) = self.lists.borrow().get(&key)
+            && *at == revision
+        {
+            return objects.clone();
+        }
+        let objects = Arc::new(list(&self.cluster, api_version, kind).await);
+        self.lists.borrow_mut().insert(key, (revision, objects.clone()));
+        objects
     }
 
     /// An object; none if there is none.
@@ -447,6 +476,11 @@ impl Host {
     /// The passes that ended since this was asked last.
     pub fn news(&self) -> Vec<PassRecord> {
         std::mem::take(&mut *self.records.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How many passes have ended of which nobody has asked.
+    pub fn ended(&self) -> usize {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// The passes of an object so far.

@@ -137,7 +137,7 @@ impl World {
         if vms.len() != machines.len() {
             return Err(format!("{} machines have {} VMs", machines.len(), vms.len()));
         }
-        for machine in &machines {
+        for machine in machines.iter() {
             if machine["status"]["phase"] != "Running" {
                 let status = &machine["status"];
                 return Err(format!("{} settled at {status}", machine["metadata"]["name"]));

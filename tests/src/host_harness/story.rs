@@ -169,12 +169,19 @@ impl Story {
     /// If it never does.
     pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let end = tokio::time::Instant::now() + self.patience;
+        let mut seen = None;
         loop {
-            let object = self.object().await;
-            if holds(&object) {
-                return object;
+            let revision = self.site.revision();
+            if seen.is_none() || revision != seen {
+                let object = self.object().await;
+                if holds(&object) {
+                    return object;
+                }
+                seen = revision;
             }
-            assert!(tokio::time::Instant::now() < end, "{what}: not so: {object:#}");
+            if tokio::time::Instant::now() >= end {
+                panic!("{what}: not so: {:#}", self.object().await);
+            }
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -208,7 +215,13 @@ impl Story {
     /// If they never are.
     pub async fn until_passes(&self, holds: impl Fn(&[PassRecord]) -> bool) {
         let end = tokio::time::Instant::now() + self.patience;
-        while !holds(&self.passes()) {
+        let mut seen = None;
+        loop {
+            let ended = self.host.ended();
+            if seen != Some(ended) && holds(&self.passes()) {
+                return;
+            }
+            seen = Some(ended);
             assert!(
                 tokio::time::Instant::now() < end,
                 "the passes were {:?}",

@@ -109,6 +109,15 @@ impl Store {
         self
     }
 
+    /// The revision of the newest change. What time alone has put out of date is updated first. Tests look many times,
+    /// and read only what has changed.
+    #[cfg(feature = "simulation")]
+    pub fn revision(&self) -> u64 {
+        // A refusal leaves what is there, and the next look tries again.
+        let _ = self.catch_up();
+        self.read().revision
+    }
+
     fn with(state: State, disk: Option<Disk>, clock: Clock, seed: [u8; 16]) -> Result<Self, Refusal> {
         let write_queue = disk.map(|disk| WriteQueue::new(disk, state.copy()));
         let store = Self {

@@ -101,7 +101,7 @@ impl Rules {
 
     /// What people put on a node stays there.
     fn taints(&self, snapshot: &Snapshot) -> Verdicts {
-        for node in &snapshot.nodes {
+        for node in snapshot.nodes.iter() {
             let wanted = self.taints.get(&text(&node["metadata"]["uid"]));
             for key in wanted.into_iter().flatten() {
                 let taints = node["spec"]["taints"].as_array();

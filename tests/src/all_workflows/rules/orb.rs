@@ -58,7 +58,7 @@ impl Rules {
 
     /// A machine is rebooted once after what is installed on it has changed.
     fn reboots(&mut self, snapshot: &Snapshot) -> Verdicts {
-        for machine in &snapshot.pool {
+        for machine in snapshot.pool.iter() {
             let seen = self.machines.entry(machine.id.clone()).or_default();
             if seen.installed != machine.installed {
                 seen.installed.clone_from(&machine.installed);
@@ -79,7 +79,7 @@ impl Rules {
 
     /// What people have cordoned stays cordoned.
     fn cordons(&self, snapshot: &Snapshot) -> Verdicts {
-        for node in &snapshot.nodes {
+        for node in snapshot.nodes.iter() {
             let metadata = &node["metadata"];
             let by_people = metadata["uid"]
                 .as_str()
@@ -95,7 +95,7 @@ impl Rules {
     /// Once everything is settled: as many machines as are wanted, all of which are known, and nodes with the versions
     /// that are wanted.
     pub fn compare(&self, snapshot: &Snapshot) -> Verdicts {
-        for orb in &snapshot.orbs {
+        for orb in snapshot.orbs.iter() {
             let wanted = orb::machines(orb);
             let there: BTreeSet<String> = snapshot.pool.iter().map(|machine| machine.name.clone()).collect();
             let known = orb["status"]["machines"].as_object();
@@ -109,7 +109,7 @@ impl Rules {
                 return Err(format!("the Orb settled at {}", orb["status"]));
             }
             let versions = &orb["spec"]["versions"];
-            for machine in &snapshot.pool {
+            for machine in snapshot.pool.iter() {
                 let has = |package: &str, of: &str| {
                     versions[of] == *machine.installed.get(package).map_or("", |v| v)
                 };

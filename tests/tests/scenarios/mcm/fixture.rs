@@ -141,7 +141,7 @@ pub(crate) fn made(story: &Story) -> usize {
 pub(crate) async fn machine_set(story: &Story, wanted: usize) {
     let machines = story.site.list(mcm::MCM, "Machine").await;
     let mut there = 0;
-    for machine in &machines {
+    for machine in machines.iter() {
         let name = machine["metadata"]["name"].as_str().unwrap_or_default();
         if machine["metadata"]["deletionTimestamp"].is_string() {
             continue;

@@ -64,7 +64,7 @@ impl Cluster {
                 .map(|node| (node.clone(), story.site.start_agent(agent(&node))))
                 .collect(),
             wires: vec![story.host.wire.clone()],
-            broken: watch(story.site.cluster.clone(), story.site.clouds.clone()),
+            broken: watch(&story.site),
             story,
         }
     }

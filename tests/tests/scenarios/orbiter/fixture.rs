@@ -14,10 +14,10 @@ use polity_core::record::PassRecord;
 use polity_core::time::Boot;
 use polity_sim::{Happened, PoolMachine, Simulated as _};
 use polity_tests::host_fixture::{condition_of, reference};
-use polity_tests::host_harness;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::orbiter::{self, ORBITER};
 use polity_tests::host_harness::story::{Story, edges};
+use polity_tests::host_harness::{self, Site};
 use polity_tests::simulation::scenario::Rates;
 use polity_tests::simulation::seed::Chance;
 use polity_tests::simulation::store::merge;
@@ -139,7 +139,7 @@ impl Fixture {
         let agents = names(workers).into_iter().map(|name| agent(&name));
         let bindings = agents.chain([orbs]).collect();
         let story = Story::begin(on, cloud(&trouble), bindings, &orb(workers, OLD)).await;
-        let broken = watch(story.site.cluster.clone(), story.site.clouds.clone());
+        let broken = watch(&story.site);
         story.site.play_kubelets();
         Fixture { story, broken }
     }
@@ -487,13 +487,19 @@ fn machines(clouds: &Clouds) -> Vec<PoolMachine> {
 }
 
 /// Looks again and again at what must always hold, and remembers when it did not.
-pub(super) fn watch(cluster: Arc<Cluster>, clouds: Arc<Clouds>) -> Arc<Mutex<BTreeSet<String>>> {
+pub(super) fn watch(site: &Site) -> Arc<Mutex<BTreeSet<String>>> {
+    let (cluster, clouds, store) = (site.cluster.clone(), site.clouds.clone(), site.store());
     let broken = Arc::<Mutex<BTreeSet<String>>>::default();
     let found = broken.clone();
     tokio::spawn(async move {
+        let (mut nodes, mut seen) = (Vec::new(), None);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let nodes = host_harness::list(&cluster, "v1", "Node").await;
+            let revision = store.as_ref().map(|store| store.revision());
+            if seen.is_none() || revision != seen {
+                nodes = host_harness::list(&cluster, "v1", "Node").await;
+                seen = revision;
+            }
             if let Some(broke) = touched(&nodes, &clouds) {
                 found.lock().unwrap_or_else(PoisonError::into_inner).insert(broke);
             }
