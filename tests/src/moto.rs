@@ -9,12 +9,12 @@ use std::sync::OnceLock;
 use crate::server::Server;
 use crate::skip::Skip;
 
-/// The version of moto. Its answers are those that the drivers were written against.
-const VERSION: &str = "5.2.5";
+/// moto and what it needs. Its answers are those that the drivers were written against.
+const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/moto/requirements.txt");
 /// The account of keys that nobody gave out.
 pub const ACCOUNT: &str = "123456789012";
 /// The program that runs it.
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/aws.py");
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/moto/aws.py");
 
 /// A server, ended when dropped.
 pub struct Moto {
@@ -83,7 +83,9 @@ impl Moto {
 
 /// The Python that has moto: in the folder of assets, made on first use.
 fn python() -> Option<PathBuf> {
-    let folder = folder()?.join(format!("moto-{VERSION}"));
+    let versions = std::fs::read_to_string(REQUIREMENTS).expect("the working copy has it");
+    let version = versions.lines().find(|line| line.starts_with("moto=="));
+    let folder = folder()?.join(version.expect("it names moto").replace("==", "-"));
     let python = folder.join("bin/python");
     let has_moto = |python: &Path| {
         Command::new(python)
@@ -101,7 +103,7 @@ fn python() -> Option<PathBuf> {
     if !made.is_ok_and(|status| status.success()) {
         return None;
     }
-    let package = format!("moto[ec2,server]=={VERSION}");
+    // Nothing is looked for beside what is listed, and Python compiles only what it loads.
     let pip = Command::new(&python)
         .args([
             "-m",
@@ -109,13 +111,16 @@ fn python() -> Option<PathBuf> {
             "install",
             "--quiet",
             "--disable-pip-version-check",
-            &package,
+            "--no-deps",
+            "--no-compile",
+            "--requirement",
+            REQUIREMENTS,
         ])
         .status();
     let installed = pip.is_ok_and(|status| status.success());
     assert!(
         installed,
-        "pip cannot install {package}: see what it printed above"
+        "pip cannot install what {REQUIREMENTS} lists: see what it printed above"
     );
     Some(python)
 }
