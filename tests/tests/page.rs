@@ -76,6 +76,10 @@ pub(crate) fn command(program: &str, folder: &Path) -> Command {
             command.env_remove(&name);
         }
     }
+    // Built once, edited and debugged never.
+    command
+        .env("CARGO_INCREMENTAL", "0")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0");
     // Of the toolchain that the repository names: a folder outside has none.
     command.env("CARGO_TARGET_DIR", guests::target());
     command

@@ -8,7 +8,6 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, WatchEvent, WatchParams};
 use polity::clouds::Clouds;
-use polity_cluster::Cluster;
 use polity_core::contract::{Act, Next, Request};
 use polity_core::record::PassRecord;
 use polity_core::time::Boot;
