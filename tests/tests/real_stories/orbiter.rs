@@ -9,8 +9,9 @@ use polity::clock::Clock;
 use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Event, EventType, ObjectRef, Request as PolicyRequest};
+use polity_core::object::{Object, ResourceVersion};
 use polity_core::record::PassRecord;
-use polity_core::time::{Boot, Unix};
+use polity_core::time::Unix;
 use polity_sim::{Happened, PoolMachine, Simulated as _};
 use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::backend::{account_of, allow_agent};
@@ -190,23 +191,16 @@ fn acts(passes: &[PassRecord], operation: &str) -> usize {
     entries.filter(|entry| told(&entry.request)).count()
 }
 
-/// From when until when the node might be changed, as its agent saw it.
-fn allowed(passes: &[PassRecord]) -> (Boot, Boot) {
-    let is_allowed = |pass: &&PassRecord| {
-        let object: Option<Value> = pass
-            .object
-            .as_deref()
-            .and_then(|json| serde_json::from_str(json).ok());
-        object.is_some_and(|node| says(&node, ALLOWED) == "true")
-    };
-    let during: Vec<Boot> = passes
-        .iter()
-        .filter(is_allowed)
-        .map(|pass| pass.started.boot)
-        .collect();
+/// The versions from which and until which the node might be changed, as its agent saw it. Versions of one API server are in
+/// order, however late an agent hears of them.
+fn allowed(passes: &[PassRecord]) -> (ResourceVersion, ResourceVersion) {
+    let seen = passes.iter().filter_map(|pass| pass.object.as_deref());
+    let nodes = seen.map(|json| Object::new(serde_json::from_str(json).expect("JSON")));
+    let allowed = nodes.filter(|node| says(&node.tree(), ALLOWED) == "true");
+    let versions: Vec<ResourceVersion> = allowed.map(|node| node.version()).collect();
     (
-        *during.first().expect("a pass that may change it"),
-        during[during.len() - 1],
+        *versions.first().expect("a pass that may change it"),
+        versions[versions.len() - 1],
     )
 }
 
@@ -340,7 +334,7 @@ async fn is_upgraded(scene: &mut Scene, o: &ObjectRef) {
     assert_eq!(acts(after, "node.ensure"), 0, "the machine had gone on");
 
     assert_in_order(&scene.passes_of(o), &["15", "18", "19", "24", "22", "27"]);
-    let mut until = Boot::default();
+    let mut until = ResourceVersion::default();
     for name in NODES {
         let passes = scene.passes_of(&node(name));
         assert_eq!(acts(&passes, "node.ensure"), 2, "{name}");

@@ -224,7 +224,29 @@ impl Scene {
         self.site.get(object).await.unwrap_or_default()
     }
 
-    /// Waits until this holds of an object; null is one that is not there.
+    /// Waits until no pass of the host or of an agent is in flight. A watch shows what a pass wrote before the pass has
+    /// ended, so that [`Scene::passes_of`] may lack it until then.
+    async fn between_passes(&self) {
+        let end = tokio::time::Instant::now() + self.patience;
+        loop {
+            let agents = self.agents.values().filter_map(|agent| agent.running.as_ref());
+            let mut in_flight = 0;
+            for host in agents.chain([&self.story.host]) {
+                in_flight += host.handle.view().await.map_or(0, |view| view.passes);
+            }
+            if in_flight == 0 {
+                return;
+            }
+            assert!(
+                tokio::time::Instant::now() < end,
+                "{in_flight} passes are in flight"
+            );
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Waits until this holds of an object, and the pass that brought it about has ended; null is one that is not
+    /// there.
     pub(crate) async fn until(&self, object: &ObjectRef, holds: impl Fn(&Value) -> bool) -> Value {
         let scope = Scope {
             kind: object.kind.clone(),
@@ -252,6 +274,7 @@ impl Scene {
             let edges = self.edges_of(object);
             panic!("never seen of {object:?}: it is {last:#}, and its passes took {edges:#?}");
         }
+        self.between_passes().await;
         last
     }
 
@@ -260,8 +283,12 @@ impl Scene {
         let find = |gone: &[(ObjectRef, u64)]| gone.iter().find(|(name, _)| name == object).map(|(_, v)| *v);
         let mut gone = self.gone.clone();
         let seen = tokio::time::timeout(self.patience, gone.wait_for(|gone| find(gone).is_some())).await;
-        match seen {
-            Ok(gone) => find(&gone.expect("watches go on")).expect("it is gone"),
+        let found = seen.map(|gone| find(&gone.expect("watches go on")).expect("it is gone"));
+        match found {
+            Ok(version) => {
+                self.between_passes().await;
+                version
+            }
             Err(_) => {
                 let (edges, stays) = (self.edges_of(object), self.get(object).await);
                 panic!("{object:?} stays: {stays:#}, and its passes took {edges:#?}")
