@@ -119,6 +119,8 @@ pub(crate) struct Bindings {
 
 struct Known {
     object: Object,
+    /// What the object says, read once; `None` if it cannot be read, which loading the binding reports.
+    spec: Option<BindingSpec>,
     /// The number of the newest attempt to load the binding. Results of older attempts are dropped.
     serial: u64,
     loading: bool,
@@ -197,11 +199,12 @@ impl Bindings {
         match self.known.get_mut(&name) {
             Some(known) if same => known.object = object,
             Some(known) => {
-                known.object = object;
+                (known.spec, known.object) = (spec_of(&object), object);
                 self.load(&name);
             }
             None => {
                 let known = Known {
+                    spec: spec_of(&object),
                     object,
                     serial: 0,
                     loading: false,
@@ -227,7 +230,7 @@ impl Bindings {
             .filter(|(_, known)| {
                 let again = known.problem.as_ref().and_then(|problem| problem.again);
                 again.is_some_and(|again| again <= now)
-                    || known.made_of != made_of(&self.policies, &self.clouds, &known.object)
+                    || known.made_of != made_of(&self.policies, &self.clouds, known.spec.as_ref())
             })
             .map(|(name, _)| name.clone())
             .collect();
@@ -247,7 +250,7 @@ impl Bindings {
         let Some(known) = self.known.get_mut(name).filter(|_| !self.busy.contains(name)) else {
             return;
         };
-        known.made_of = made_of(&self.policies, &self.clouds, &known.object);
+        known.made_of = made_of(&self.policies, &self.clouds, known.spec.as_ref());
         let (policies, clouds, sender) = (self.policies.clone(), self.clouds.clone(), self.sender.clone());
         let (name, object, serial) = (name.to_owned(), known.object.clone(), known.serial);
         self.busy.insert(name.clone());
@@ -342,8 +345,8 @@ struct MadeOf {
     connection: Option<(Value, Option<Stamp>)>,
 }
 
-fn made_of(policies: &Policies, clouds: &Clouds, object: &Object) -> MadeOf {
-    let Ok(spec) = serde_json::from_str::<BindingSpec>(object.text_at("spec").unwrap_or("null")) else {
+fn made_of(policies: &Policies, clouds: &Clouds, spec: Option<&BindingSpec>) -> MadeOf {
+    let Some(spec) = spec else {
         return MadeOf::default();
     };
     let files = sources(&spec.policies).into_iter();
@@ -352,6 +355,10 @@ fn made_of(policies: &Policies, clouds: &Clouds, object: &Object) -> MadeOf {
         files: files.map(|(_, source)| policies.stamp(source)).collect(),
         connection: cloud.and_then(|(cloud, connections)| connections.stamp(&cloud.name)),
     }
+}
+
+fn spec_of(object: &Object) -> Option<BindingSpec> {
+    serde_json::from_str(object.text_at("spec").unwrap_or("null")).ok()
 }
 
 fn sources(policies: &binding::Policies) -> Vec<(Role, &PolicySource)> {
