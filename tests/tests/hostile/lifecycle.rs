@@ -8,7 +8,7 @@ use crate::hostile::row::{
     BAD_OUTPUT, Before, Expect, REFUSED, Row, UNGRANTED, WRONG, WRONG_OR_UNGRANTED, act, ask, asking,
     concludes, looks_at, object, patch, patches, requests, row,
 };
-use crate::hostile::stage::{OFFENDERS, PUPPETS};
+use crate::hostile::stage::{HUGE, OFFENDERS, PUPPETS};
 
 /// Patches that put something else where an object or a list stands.
 pub(crate) fn shapes() -> Vec<Row> {
@@ -1012,6 +1012,7 @@ pub(crate) fn greed() -> Vec<Row> {
         asks("nine hundred objects in one step", objects(false)),
         asks("nine hundred objects that read through", objects(true)),
         asks("the Pods of nine hundred nodes", pods),
+        row("a journal full of huge answers", huge_answers(), too_many.clone()),
         row("ten steps a pass", ten_steps(), Expect::Paced(20 + 62)),
         // The second one shows that the first one is more than half of the limit.
         computes("fuel under the limit", 8_500_000, Expect::Paced(7)),
@@ -1021,6 +1022,12 @@ pub(crate) fn greed() -> Vec<Row> {
             Expect::Faulted(&[FaultKind::OutOfFuel]),
         ),
     ]
+}
+
+/// Forty questions whose answers hold half a MiB each: a journal takes sixteen of them.
+fn huge_answers() -> Value {
+    let read = json!({"Object": {"object": mine("Pod", "v1", HUGE), "projection": ["spec", "status.x{n}"], "latest": true}});
+    requests(json!([{"$times": [asking(read), 40]}]))
 }
 
 /// Nine questions one after another, then a conclusion that wants the next pass at once.

@@ -23,6 +23,8 @@ pub(crate) const OFFENDERS: &str = "offenders";
 pub(crate) const NEIGHBOURS: &str = "neighbours";
 /// A secret that no policy is granted.
 pub(crate) const CANARY: &str = "c4nary-of-the-hostile-table";
+/// The Pod whose answers fill a journal.
+pub(crate) const HUGE: &str = "huge";
 /// How long a table is played, of the host's time.
 pub(crate) const PLAYED: Duration = Duration::from_secs(60);
 /// The mark at the place of a manifest in a compiled policy; see `tests/hostile/verbatim/said.rs`.
@@ -214,7 +216,7 @@ impl Stage {
         stage
     }
 
-    /// What is theirs alone: a Secret, a Pod, a ConfigMap, and a Puppet with a create under way.
+    /// What is theirs alone: a Secret, a Pod, a ConfigMap, and a Puppet with a create under way; and a Pod of half a MiB.
     async fn victims(&self) {
         let fixture = &self.fixture;
         let metadata = |name: &str| json!({"namespace": OFFENDERS, "name": name});
@@ -223,7 +225,10 @@ impl Stage {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata("web"),
             "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata("plan"), "data": {"a": "b"}});
-        for object in [secret, pod, map] {
+        let filled = json!([{"name": "FILLED", "value": "x".repeat(500_000)}]);
+        let huge = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata(HUGE),
+            "spec": {"containers": [{"name": "c", "image": "i", "env": filled}]}});
+        for object in [secret, pod, map, huge] {
             fixture.apply(&object).await;
         }
         let mut victim = puppet("Puppet", OFFENDERS, "victim", json!({"answer": nothing()}));
