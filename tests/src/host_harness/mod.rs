@@ -71,6 +71,9 @@ pub const BEGIN: Unix = Unix(1_767_225_600_000);
 /// The lease of hosts.
 pub const LEASE: (&str, &str) = ("kube-system", "polity");
 
+/// What was listed last, by `apiVersion` and kind, and the revision of the API server at that time.
+type Lists = BTreeMap<(String, String), (u64, Arc<Vec<Value>>)>;
+
 /// What outlives hosts. In the end, each pass of its hosts must have done what it noted.
 pub struct Site {
     /// The time of everything here.
@@ -82,7 +85,7 @@ pub struct Site {
     client: kube::Client,
     hosts: kube::Client,
     store: Option<Arc<Store>>,
-    lists: RefCell<BTreeMap<(String, String), (u64, Arc<Vec<Value>>)>>,
+    lists: RefCell<Lists>,
     policies: Arc<Policies>,
     lives: Cell<u32>,
     recordings: Option<std::path::PathBuf>,
