@@ -93,6 +93,21 @@ pub struct Site {
     notes: Notes,
 }
 
+/// What somebody who looks many times has seen of an API server.
+pub struct Changes {
+    store: Option<Arc<Store>>,
+    seen: Option<u64>,
+}
+
+impl Changes {
+    /// Whether there may be something new since this was asked last. Of a real API server only a request tells.
+    pub fn any(&mut self) -> bool {
+        let now = self.store.as_ref().map(|store| store.revision());
+        let before = std::mem::replace(&mut self.seen, now);
+        now.is_none() || now != before
+    }
+}
+
 /// A host process on a site.
 pub struct Host {
     /// Reaches its engine.
@@ -360,15 +375,12 @@ impl Site {
         }
     }
 
-    /// The store of an API server in this process; none of a real one's.
-    pub fn store(&self) -> Option<Arc<Store>> {
-        self.store.clone()
-    }
-
-    /// Says whether something changed in the API server since another look; none of a real one, where only another
-    /// request tells.
-    pub fn revision(&self) -> Option<u64> {
-        self.store.as_ref().map(|store| store.revision())
+    /// For who looks many times: says before each look whether it can show anything new.
+    pub fn changes(&self) -> Changes {
+        Changes {
+            store: self.store.clone(),
+            seen: None,
+        }
     }
 
     /// The objects of a kind. They are not read again as long as nothing in the API server has changed.
@@ -376,7 +388,7 @@ impl Site {
     /// # Panics
     /// If they cannot be listed.
     pub async fn list(&self, api_version: &str, kind: &str) -> Arc<Vec<Value>> {
-        let Some(revision) = self.revision() else {
+        let Some(revision) = self.store.as_ref().map(|store| store.revision()) else {
             return Arc::new(list(&self.cluster, api_version, kind).await);
         };
         let key = (api_version.to_owned(), kind.to_owned());

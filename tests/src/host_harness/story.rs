@@ -169,15 +169,13 @@ impl Story {
     /// If it never does.
     pub async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let end = tokio::time::Instant::now() + self.patience;
-        let mut seen = None;
+        let mut changes = self.site.changes();
         loop {
-            let revision = self.site.revision();
-            if seen.is_none() || revision != seen {
+            if changes.any() {
                 let object = self.object().await;
                 if holds(&object) {
                     return object;
                 }
-                seen = revision;
             }
             if tokio::time::Instant::now() >= end {
                 panic!("{what}: not so: {:#}", self.object().await);
@@ -231,17 +229,12 @@ impl Story {
         }
     }
 
-    /// Waits until no pass is in flight. A watch shows what a pass wrote before the pass has ended, so that
-    /// [`Story::passes`] may lack it until then.
+    /// Waits until no pass of the host is in flight.
     ///
     /// # Panics
     /// If one always is, or the host has stopped.
     pub async fn between_passes(&self) {
-        let end = tokio::time::Instant::now() + self.patience;
-        while self.host.handle.view().await.expect("the host runs").passes > 0 {
-            assert!(tokio::time::Instant::now() < end, "a pass is always in flight");
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
+        between_passes(&[&self.host], self.patience).await;
     }
 
     /// Waits until everything is settled.
@@ -290,6 +283,29 @@ impl Story {
                 _ => None,
             })
             .collect()
+    }
+}
+
+/// Waits until no pass of these hosts is in flight. A watch shows what a pass wrote before the pass has ended, so that a
+/// host's passes may lack it until then.
+///
+/// # Panics
+/// If one always is, or a host has stopped.
+pub async fn between_passes(hosts: &[&Host], patience: Duration) {
+    let end = tokio::time::Instant::now() + patience;
+    loop {
+        let mut in_flight = 0;
+        for host in hosts {
+            in_flight += host.handle.view().await.expect("the host runs").passes;
+        }
+        if in_flight == 0 {
+            return;
+        }
+        assert!(
+            tokio::time::Instant::now() < end,
+            "{in_flight} passes are in flight"
+        );
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

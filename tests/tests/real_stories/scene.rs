@@ -15,7 +15,7 @@ use polity_core::contract::{Act, Ask, Kind, ObjectDelete, ObjectRef, Preconditio
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
 use polity_tests::host_harness::backend::{Backend, Embedded, RealServer, node_of};
-use polity_tests::host_harness::story::Story;
+use polity_tests::host_harness::story::{Story, between_passes};
 use polity_tests::host_harness::{Host, Site};
 use polity_tests::kubernetes::{Assets, KubeServer};
 use serde_json::{Value, json};
@@ -224,25 +224,11 @@ impl Scene {
         self.site.get(object).await.unwrap_or_default()
     }
 
-    /// Waits until no pass of the host or of an agent is in flight. A watch shows what a pass wrote before the pass has
-    /// ended, so that [`Scene::passes_of`] may lack it until then.
+    /// Waits until no pass of the host or of an agent is in flight.
     async fn between_passes(&self) {
-        let end = tokio::time::Instant::now() + self.patience;
-        loop {
-            let agents = self.agents.values().filter_map(|agent| agent.running.as_ref());
-            let mut in_flight = 0;
-            for host in agents.chain([&self.story.host]) {
-                in_flight += host.handle.view().await.map_or(0, |view| view.passes);
-            }
-            if in_flight == 0 {
-                return;
-            }
-            assert!(
-                tokio::time::Instant::now() < end,
-                "{in_flight} passes are in flight"
-            );
-            tokio::time::sleep(LOOK_AGAIN).await;
-        }
+        let agents = self.agents.values().filter_map(|agent| agent.running.as_ref());
+        let hosts: Vec<&Host> = agents.chain([&self.story.host]).collect();
+        between_passes(&hosts, self.patience).await;
     }
 
     /// Waits until this holds of an object, and the pass that brought it about has ended; null is one that is not

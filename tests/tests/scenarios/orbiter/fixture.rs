@@ -487,17 +487,15 @@ fn machines(clouds: &Clouds) -> Vec<PoolMachine> {
 
 /// Looks again and again at what must always hold, and remembers when it did not.
 pub(super) fn watch(site: &Site) -> Arc<Mutex<BTreeSet<String>>> {
-    let (cluster, clouds, store) = (site.cluster.clone(), site.clouds.clone(), site.store());
+    let (cluster, clouds, mut changes) = (site.cluster.clone(), site.clouds.clone(), site.changes());
     let broken = Arc::<Mutex<BTreeSet<String>>>::default();
     let found = broken.clone();
     tokio::spawn(async move {
-        let (mut nodes, mut seen) = (Vec::new(), None);
+        let mut nodes = Vec::new();
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            let revision = store.as_ref().map(|store| store.revision());
-            if seen.is_none() || revision != seen {
+            if changes.any() {
                 nodes = host_harness::list(&cluster, "v1", "Node").await;
-                seen = revision;
             }
             if let Some(broke) = touched(&nodes, &clouds) {
                 found.lock().unwrap_or_else(PoisonError::into_inner).insert(broke);
