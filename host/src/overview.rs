@@ -1,16 +1,16 @@
 //! How every object stands after its last pass: what `run` shows live, what `get` and `top` read from a
 //! recording, and what decides whether everything is settled.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use polity_core::contract::{Manifest, Next};
 use polity_core::key::Key;
-use polity_core::projection;
 use polity_core::record::{Outcome, PassRecord};
 use polity_core::time::Now;
-use polity_kube_rules::{deletion, merge_patch};
+use polity_kube_rules::{deletion, merge_patch, text};
 use serde_json::Value;
 
 use crate::display::then;
@@ -72,7 +72,7 @@ impl State {
         self >= State::Denied
     }
 
-    fn after(record: &PassRecord, after: &Documents) -> Self {
+    fn after(record: &PassRecord, after: &Documents<'_>) -> Self {
         match (&record.outcome, &record.next) {
             (Outcome::Faulted | Outcome::Bug(_), _) => State::Quarantined,
             (Outcome::Released, _) => State::Released,
@@ -177,15 +177,14 @@ impl Overview {
     }
 }
 
-/// An object and what a pass wrote to it: the newest document is the last.
-struct Documents(Vec<Value>);
+/// The texts of an object and of what a pass wrote to it: the newest is the last.
+struct Documents<'a>(Vec<&'a str>);
 
-impl Documents {
-    fn of(record: &PassRecord) -> Self {
+impl<'a> Documents<'a> {
+    fn of(record: &'a PassRecord) -> Self {
         let conclusions = record.roles.iter().filter_map(|role| role.conclusion.as_ref());
         let patches = conclusions.filter_map(|conclusion| conclusion.patch.as_deref());
-        let texts = record.object.as_deref().into_iter().chain(patches);
-        Documents(texts.filter_map(|text| serde_json::from_str(text).ok()).collect())
+        Documents(record.object.as_deref().into_iter().chain(patches).collect())
     }
 
     /// Whether nothing keeps the object any more that is being deleted.
@@ -193,13 +192,13 @@ impl Documents {
         let Some((object, patches)) = self.0.split_first() else {
             return false;
         };
-        // Most objects are not being deleted, and need no copy.
-        if !deletion::is_deleting(object) {
+        // Most objects are not being deleted, and need no tree.
+        if text::at(object, "metadata.deletionTimestamp").is_none() {
             return false;
         }
-        let mut object = object.clone();
+        let mut object = text::tree(object);
         for patch in patches {
-            merge_patch::apply(patch, &mut object);
+            merge_patch::apply(&text::tree(patch), &mut object);
         }
         deletion::is_released(&object)
     }
@@ -211,9 +210,12 @@ impl Documents {
             .filter_map(|id| manifests.get(id))
             .flat_map(Manifest::crds);
         let at = phase_path(&record.kind.kind, crds);
-        let text = |document: &Value| Some(projection::get(document, at)?.as_str()?.to_owned());
-        let newest = self.0.iter().rev().find_map(text);
-        newest.unwrap_or_else(|| "-".to_owned())
+        let newest = self
+            .0
+            .iter()
+            .rev()
+            .find_map(|document| text::str_at(document, at));
+        newest.map_or_else(|| "-".to_owned(), Cow::into_owned)
     }
 }
 
@@ -251,8 +253,9 @@ mod tests {
             ),
             (vec![deleting(30), without()], false),
         ] {
-            let shown = json!(documents);
-            assert_eq!(Documents(documents).is_released(), is_released, "{shown}");
+            let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
+            let documents = Documents(texts.iter().map(String::as_str).collect());
+            assert_eq!(documents.is_released(), is_released, "{texts:?}");
         }
     }
 

@@ -1,6 +1,8 @@
 //! Decides whether everything is settled, from how each object stands and the steps that are left of the
 //! scenario.
 
+use std::time::Duration;
+
 use polity_clouds::Millis;
 use polity_core::controller::WaitsFor;
 
@@ -11,39 +13,38 @@ use crate::overview::Overview;
 use crate::sim::{self, Running};
 
 /// The interval between checks.
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The longer interval of a large host, for each object: a view of all objects takes time on the event loop.
+const LOOK_EVERY_FOR_EACH: Duration = Duration::from_micros(200);
 
-/// All that is not settled, denied or gone, with the reasons; empty if everything is.
-fn unsettled(overview: &Overview, view: &View) -> Vec<String> {
-    let mut stuck: Vec<String> = view
-        .unloaded
-        .iter()
-        .map(|(name, why)| format!("binding {name} is not loaded: {why}"))
-        .collect();
-    if view.loading > 0 {
-        stuck.push(format!("{} bindings are being loaded", view.loading));
-    }
-    stuck.extend(
-        view.unsynced
-            .iter()
-            .map(|name| format!("the objects of binding {name} are not known yet")),
-    );
-    if !view.holder {
+/// All that is not settled, denied or gone, each with its reason; nothing if everything is. The reasons are put into words
+/// one by one, because most checks only ask whether there is one.
+fn unsettled<'a>(overview: &'a Overview, view: &'a View) -> impl Iterator<Item = String> + 'a {
+    let unloaded = view.unloaded.iter();
+    let unloaded = unloaded.map(|(name, why)| format!("binding {name} is not loaded: {why}"));
+    let loading = (view.loading > 0).then(|| format!("{} bindings are being loaded", view.loading));
+    let unsynced = view.unsynced.iter();
+    let unsynced = unsynced.map(|name| format!("the objects of binding {name} are not known yet"));
+    let lease = (!view.holder).then(|| {
         let why = view.lease.as_ref().map(|why| format!(": {why}"));
-        let why = why.unwrap_or_default();
-        stuck.push(format!("this host does not hold the lease{why}"));
-    }
-    for (key, state) in &view.keys {
-        match overview.is_at_rest(key) {
-            Some(Ok(())) if !state.running && !state.queued => {}
-            Some(Err(then)) => stuck.push(match &state.waiting {
-                WaitsFor::Time(_) | WaitsFor::Change => format!("{key}: {then}"),
-                waiting => format!("{key}: {then}; waits for {waiting}"),
-            }),
-            _ => stuck.push(format!("{key} waits for {}", state.waiting)),
-        }
-    }
-    stuck
+        format!("this host does not hold the lease{}", why.unwrap_or_default())
+    });
+    let objects = view.keys.iter().filter_map(|(key, state)| {
+        let then = match overview.is_at_rest(key) {
+            Some(Ok(())) if !state.running && !state.queued => return None,
+            Some(Err(then)) => then,
+            _ => return Some(format!("{key} waits for {}", state.waiting)),
+        };
+        Some(match &state.waiting {
+            WaitsFor::Time(_) | WaitsFor::Change => format!("{key}: {then}"),
+            waiting => format!("{key}: {then}; waits for {waiting}"),
+        })
+    });
+    unloaded
+        .chain(loading)
+        .chain(unsynced)
+        .chain(lease)
+        .chain(objects)
 }
 
 /// Waits until everything is settled, or until the deadline.
@@ -66,12 +67,14 @@ impl Settling<'_> {
             let Some(view) = self.handle.view().await else {
                 return vec!["the host stopped".into()];
             };
-            let mut stuck = unsettled(self.overview, &view);
-            stuck.extend(sim::unfinished(self.running, self.clouds));
-            if stuck.is_empty() || clock.now().boot >= end {
-                return stuck;
+            let stuck = unsettled(self.overview, &view);
+            let mut stuck = stuck.chain(sim::unfinished(self.running, self.clouds)).peekable();
+            if stuck.peek().is_none() || clock.now().boot >= end {
+                return stuck.collect();
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            drop(stuck);
+            let objects = u32::try_from(view.keys.len()).unwrap_or(u32::MAX);
+            tokio::time::sleep(LOOK_EVERY.max(LOOK_EVERY_FOR_EACH.saturating_mul(objects))).await;
         }
     }
 }

@@ -151,8 +151,8 @@ impl WaitingFile {
 }
 
 async fn keep(handle: Handle, clock: Arc<Clock>, folder: PathBuf, mut stopped: oneshot::Receiver<()>) {
-    let mut waiting = Waiting::default();
-    let mut written = Waiting::default();
+    let mut waiting = Arc::new(Waiting::default());
+    let mut written = waiting.clone();
     let (mut is_written, mut is_last, mut objects) = (false, false, 0);
     while !is_last {
         is_last = match clock.speed() {
@@ -168,7 +168,7 @@ async fn keep(handle: Handle, clock: Arc<Clock>, folder: PathBuf, mut stopped: o
         };
         let Some(view) = handle.view().await else { return };
         objects = u32::try_from(view.keys.len()).unwrap_or(u32::MAX);
-        waiting = waiting.after(&view, clock.now());
+        waiting = Arc::new(waiting.after(&view, clock.now()));
         if is_written && waiting.says_the_same(&written) {
             continue;
         }

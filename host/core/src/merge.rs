@@ -3,6 +3,8 @@
 //! A patch is compared with the snapshot that the pass saw, by the rules of the contract's `merge`. The result is
 //! written as JSON merge patches, on the condition that the object still has the known version.
 
+use std::sync::Arc;
+
 pub use crate::contract::merge::{EditPath, declares};
 pub use polity_kube_rules::merge_patch::apply;
 use serde_json::{Map, Value, json};
@@ -25,14 +27,37 @@ pub enum Part {
 /// The changes that a pass wants for its primary.
 #[derive(Clone, Debug)]
 pub struct Edits {
-    snapshot: Value,
+    snapshot: Arc<Value>,
     patch: Value,
 }
 
 impl Edits {
     /// Takes a merge patch for this snapshot.
     pub fn new(snapshot: Value, patch: Value) -> Self {
-        Edits { snapshot, patch }
+        Edits {
+            snapshot: Arc::new(snapshot),
+            patch,
+        }
+    }
+
+    /// The object that the pass saw.
+    pub fn snapshot(&self) -> &Arc<Value> {
+        &self.snapshot
+    }
+
+    /// The patch, to be changed.
+    pub fn patch_mut(&mut self) -> &mut Value {
+        &mut self.patch
+    }
+
+    /// These edits and those of another policy for the same snapshot. Their declared write paths do not overlap.
+    pub fn and(self, other: &Edits) -> Self {
+        let mut both = Value::clone(&self.snapshot);
+        for edits in [&self, other] {
+            merge("", &edits.patch, Some(&self.snapshot), &mut both);
+        }
+        let patch = diff(&self.snapshot, &both).unwrap_or_else(|| json!({}));
+        Edits { patch, ..self }
     }
 
     /// The present object with these edits applied.
@@ -103,16 +128,21 @@ pub fn diff(from: &Value, to: &Value) -> Option<Value> {
 pub fn change(part: Part, now: &Value, desired: &Value) -> Option<Value> {
     match part {
         Part::Main => {
-            let mut wanted = Tree::new(desired.clone());
-            match now.get("status") {
-                Some(status) => wanted.set(&["status"], status.clone()),
-                None => wanted.remove(&["status"]),
+            let mut patch = Tree::new(diff(now, desired).unwrap_or_else(|| json!({})));
+            patch.remove(&["status"]);
+            let held = &now["metadata"]["finalizers"];
+            let kept = Value::from(kept_finalizers(now, desired));
+            if held.is_array() || kept != json!([]) {
+                patch.remove(&["metadata", "finalizers"]);
+                if *held != kept {
+                    patch.set(&["metadata", "finalizers"], kept);
+                }
             }
-            let kept = kept_finalizers(now, desired);
-            if now["metadata"]["finalizers"].is_array() || !kept.is_empty() {
-                wanted.set(&["metadata", "finalizers"], kept);
+            let is_empty = |path: &[&str]| patch.get(path) == Some(&json!({}));
+            if is_empty(&["metadata"]) {
+                patch.remove(&["metadata"]);
             }
-            diff(now, wanted.value())
+            (patch.value() != &json!({})).then(|| patch.into_value())
         }
         Part::Status => {
             let empty = Value::Object(Map::new());
@@ -143,21 +173,19 @@ fn kept_finalizers(now: &Value, desired: &Value) -> Vec<Value> {
     held.iter().chain(new).map(|f| json!(f)).collect()
 }
 
-/// The paths of a written part whose values the API server dropped, defaulted or changed. `answer` is the object in
-/// its answer, `desired` the object as it should be.
-pub fn not_kept(part: Part, answer: &Value, desired: &Value) -> Vec<EditPath> {
+/// The paths of values that the API server dropped, defaulted or changed. `answer` is the object in its answer, and
+/// `left` the change that would make it the written one.
+pub fn not_kept(left: &Value, answer: &Value) -> Vec<EditPath> {
     let mut paths = Vec::new();
-    if let Some(patch) = change(part, answer, desired) {
-        leaves("", &patch, Some(answer), &mut |leaf| {
-            let as_number = |value: Option<&Value>| value.and_then(Value::as_f64);
-            // `1.0` and `1` are the same number.
-            let wanted = as_number(leaf.wanted.as_deref());
-            let same = wanted.is_some() && as_number(leaf.base) == wanted;
-            if !same {
-                paths.push(leaf.path);
-            }
-        });
-    }
+    leaves("", left, Some(answer), &mut |leaf| {
+        let as_number = |value: Option<&Value>| value.and_then(Value::as_f64);
+        // `1.0` and `1` are the same number.
+        let wanted = as_number(leaf.wanted.as_deref());
+        let same = wanted.is_some() && as_number(leaf.base) == wanted;
+        if !same {
+            paths.push(leaf.path);
+        }
+    });
     paths
 }
 
@@ -208,14 +236,6 @@ fn has_nameless(value: &Value) -> bool {
         Value::Array(items) => items.iter().any(has_nameless),
         _ => false,
     }
-}
-
-/// Combines the patches of the identity and the lifecycle policies. Their declared write paths do not overlap.
-pub fn combine(a: &Value, b: &Value, snapshot: &Value) -> Value {
-    let mut both = snapshot.clone();
-    merge("", a, Some(snapshot), &mut both);
-    merge("", b, Some(snapshot), &mut both);
-    diff(snapshot, &both).unwrap_or_else(|| json!({}))
 }
 
 #[cfg(test)]
@@ -417,11 +437,9 @@ mod tests {
         let answer = machine("2", json!({"status": {"kept": 1, "defaulted": "theirs"}}));
         let desired = json!({"kind": "Machine", "metadata": answer["metadata"], "spec": {"x": 1},
             "status": {"kept": 1.0, "defaulted": "ours", "pruned": {"a": 1}}});
-        assert_eq!(
-            not_kept(Part::Status, &answer, &desired),
-            ["status.defaulted", "status.pruned.a"]
-        );
-        assert!(not_kept(Part::Main, &answer, &desired).is_empty());
+        let left = change(Part::Status, &answer, &desired).expect("a change is left");
+        assert_eq!(not_kept(&left, &answer), ["status.defaulted", "status.pruned.a"]);
+        assert_eq!(change(Part::Main, &answer, &desired), None);
     }
 
     #[test]

@@ -150,15 +150,15 @@ fn pack_before(folder: &Dir, before: u64, stop: &AtomicBool) -> Result<()> {
         }
         let name = plain(number);
         let at = || format!("cannot compress segment {name}");
-        let bytes = match folder.read(&name) {
-            Ok(bytes) => bytes,
+        let mut file = match folder.open(&name) {
+            Ok(file) => file,
             // It is compressed already, or the ring has dropped it.
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             Err(e) => return Err(e).with_context(at),
         };
         // Speed counts more than size: a busy host fills a segment within seconds.
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(&bytes).with_context(at)?;
+        io::copy(&mut file, &mut encoder).with_context(at)?;
         let bytes = encoder.finish().with_context(at)?;
         private::replace(folder, &packed(number), &bytes).with_context(at)?;
         match folder.remove_file(&name) {

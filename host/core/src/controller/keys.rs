@@ -25,7 +25,7 @@ pub(super) struct KeyState {
     /// The fair-queueing group of this key: its binding and tenant.
     pub(super) tenant_queue: Arc<str>,
     pub(super) running: Option<PassId>,
-    pub(super) causes: BTreeSet<Cause>,
+    pub(super) causes: Vec<Cause>,
     /// When the key was queued for its next pass, if it is queued.
     pub(super) queued: Option<Boot>,
     pub(super) waiting: Waiting,
@@ -148,8 +148,8 @@ impl KeyState {
             Cause::Lock(_) => self.causes.iter().any(|c| matches!(c, Cause::Lock(_))),
             _ => false,
         };
-        if !is_known {
-            self.causes.insert(cause);
+        if !is_known && let Err(at) = self.causes.binary_search(&cause) {
+            self.causes.insert(at, cause);
         }
     }
 
@@ -165,7 +165,7 @@ impl KeyState {
             tenant,
             tenant_queue,
             running,
-            causes: BTreeSet::new(),
+            causes: Vec::new(),
             queued: None,
             waiting: Waiting::ForAnyChange,
             seen: None,

@@ -59,7 +59,7 @@ impl Running {
             binding,
             started: now,
             queued: now.boot - state.queued.take().unwrap_or(now.boot),
-            causes: std::mem::take(&mut state.causes).into_iter().collect(),
+            causes: std::mem::take(&mut state.causes),
             attempt: state.attempt,
             slowed: std::mem::take(&mut state.slowed),
             snapshot,

@@ -9,7 +9,6 @@ use super::{Grants, Named, Refusal, Target, Ungranted, Verb, no_name};
 use crate::binding::{Binding, BindingSpec, Grant, KindGrant};
 use crate::contract::{Code, Failure, ObjectRef, Role};
 use crate::merge::{self, Edits};
-use crate::object::Object;
 
 /// The content that an act writes into another object.
 pub(super) struct Change<'a> {
@@ -117,9 +116,8 @@ const SERVER_OWNED: [&str; 12] = [
     "metadata.managedFields",
 ];
 
-/// What a conclusion writes although it must not, compared with the `snapshot` of the primary; `None` if there is
-/// nothing.
-pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Value) -> Option<String> {
+/// What these edits of a conclusion write although they must not; `None` if there is nothing.
+pub fn check_writes(binding: &Binding, role: Role, edits: &Edits) -> Option<String> {
     let policy = binding.policy(role)?;
     let narrowed = binding
         .spec
@@ -129,13 +127,13 @@ pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Va
     let covered = |declared: &[String], path: &str| declared.iter().any(|d| merge::declares(d, path));
     let finalizer = policy.manifest.finalizer.as_deref();
     let own = finalizer.map(own_finalizer);
-    let edits = Edits::new(snapshot.tree(), patch.clone());
     edits.paths().into_iter().find_map(|(path, removes)| {
         let within = |whole: &str| merge::declares(whole, &path);
         if within("status.pending") {
             return Some("the policy writes status.pending, which is the host's".into());
         }
-        if path.starts_with(&format!("status.conditions[{HOST_CONDITION}")) {
+        let condition = path.strip_prefix("status.conditions[");
+        if condition.is_some_and(|kind| kind.starts_with(HOST_CONDITION)) {
             // A policy that replaces the whole list leaves out the conditions of the host. The host adds them again.
             return (!removes).then(|| format!("the policy writes {path}, which is the host's"));
         }
@@ -160,9 +158,8 @@ pub fn check_writes(binding: &Binding, role: Role, snapshot: &Object, patch: &Va
 
 /// Whether a path of the primary decides if the object continues to exist.
 pub(super) fn is_guarded(path: &str) -> bool {
-    GUARDED_METADATA
-        .iter()
-        .any(|field| merge::declares(&format!("metadata.{field}"), path))
+    let field = path.strip_prefix("metadata.");
+    field.is_some_and(|path| GUARDED_METADATA.iter().any(|field| merge::declares(field, path)))
 }
 
 pub(super) fn writes_guarded(spec: &BindingSpec, path: &str) -> bool {
@@ -197,8 +194,8 @@ mod tests {
             let source = json!({"lifecycle": {"file": "x", "writes": writes}});
             binding.spec.policies = serde_json::from_value(source).expect("policies");
         }
-        let snapshot = Object::new(json!({"metadata": {"name": "m", "finalizers": ["c/d"]}}));
-        check_writes(&binding, Role::Lifecycle, &snapshot, patch).is_none()
+        let snapshot = json!({"metadata": {"name": "m", "finalizers": ["c/d"]}});
+        check_writes(&binding, Role::Lifecycle, &Edits::new(snapshot, patch.clone())).is_none()
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod conditions;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -36,6 +37,15 @@ const REASON: usize = 128;
 pub(crate) struct Publishing {
     what: Publication,
     now: PublishStep,
+    /// What the next write starts from, if it is known already.
+    draft: Option<Draft>,
+}
+
+/// The primary before and after a publication.
+#[derive(Debug)]
+struct Draft {
+    now: Arc<Value>,
+    desired: Value,
 }
 
 /// The content of a publication.
@@ -105,13 +115,16 @@ impl Publishing {
         let (frame, judged) = (context.frame, context.work.judged.take());
         let Concluded {
             conclusion,
-            mut patch,
+            mut edits,
         } = concluded;
         let mut events = conclusion.events;
-        if let (Some(judged), Some(snapshot)) = (judged, &frame.snapshot) {
+        if let (Some(judged), Some(own)) = (judged, &mut edits) {
             events = [judged.conclusion.events, events].concat();
-            patch = merge::combine(&judged.patch, &patch, &snapshot.tree());
+            if let Some(first) = judged.edits {
+                *own = first.and(own);
+            }
         }
+        let patch = edits.as_mut().map(Edits::patch_mut);
         events.truncate(frame.binding.spec.limits.events as usize);
         for event in &mut events {
             event.reason = event.reason.chars().take(REASON).collect();
@@ -120,11 +133,13 @@ impl Publishing {
         let mut next = conclusion.next;
         let released = outcome == Outcome::Released;
         if released {
-            patch = without_finalizer(frame, patch);
+            if let Some(patch) = patch {
+                remove_finalizer(frame, patch);
+            }
             let message = "the identity policy released this object: cloud resources of it may remain";
             events.push(warning("Released", message.into()));
         } else if context.is_guarded(Guard::DoubtKeepsTheFinalizer)
-            && keeps_finalizer(frame, context.work, &mut patch)
+            && patch.is_some_and(|patch| keeps_finalizer(frame, context.work, patch))
         {
             let class = RetryClass::Medium;
             next = Next::Retry { class, failure: None };
@@ -136,7 +151,7 @@ impl Publishing {
                 events,
                 ..Ended::plain(outcome)
             },
-            edits: edits(frame, patch),
+            edits,
             conditions,
             rebases: 0,
             pending: if released { Drops::All } else { Drops::Resolved },
@@ -164,7 +179,11 @@ impl Publishing {
 
     fn begin(what: Publication) -> Phase {
         let now = PublishStep::Writing(Part::Main, Gate::Due);
-        Phase::Publishing(Publishing { what, now })
+        Phase::Publishing(Publishing {
+            what,
+            now,
+            draft: None,
+        })
     }
 
     pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
@@ -209,13 +228,12 @@ impl Publishing {
 
     /// Writes the next part that is not written yet. Ends the pass when all parts are written.
     fn write(mut self, part: Part, context: &mut Context<'_>) -> Flow {
-        let unix = context.view.now.unix;
         let (Some(current), Some(_)) = (&context.work.current, &self.what.edits) else {
             return Flow::End(self.what.ended);
         };
-        let (object, now) = (current.reference(), current.tree());
-        let precondition = context.precondition(current);
-        let desired = self.what.desired(&now, context.frame, context.work, unix);
+        let (object, precondition) = (current.reference(), context.precondition(current));
+        let draft = self.draft.take();
+        let Draft { now, desired } = draft.unwrap_or_else(|| self.what.draft(current, context));
         let parts = [Part::Main, Part::Status, Part::Finalizer];
         for part in parts.into_iter().filter(|later| *later >= part) {
             if is_futile(part, &now, &desired, context.work) {
@@ -242,7 +260,7 @@ impl Publishing {
     }
 
     /// Handles the result of a write.
-    fn on_written(self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_written(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
         match context.primary_written(WritePurpose::Publish(part), found) {
             Ok(()) => {
                 self.compare(part, context);
@@ -280,20 +298,24 @@ impl Publishing {
 
     /// Compares the answer of the API server with the written object. Values that the API server did not keep are
     /// reported on the binding, and exactly these values are not written again.
-    fn compare(&self, part: Part, context: &mut Context<'_>) {
-        let Some(answer) = context.work.current.clone() else {
+    fn compare(&mut self, part: Part, context: &mut Context<'_>) {
+        let Some(answer) = &context.work.current else {
             return;
         };
-        let unix = context.view.now.unix;
-        let answer = answer.tree();
-        let desired = self.what.desired(&answer, context.frame, context.work, unix);
-        for path in merge::not_kept(part, &answer, &desired) {
-            context.report(Report::NotKept(path));
+        let draft = self.what.draft(answer, context);
+        let Draft { now, desired } = &draft;
+        match merge::change(part, now, desired) {
+            Some(left) => {
+                for path in merge::not_kept(&left, now) {
+                    context.report(Report::NotKept(path));
+                }
+                context.work.futile.insert(part, projection::digest(&left));
+            }
+            None => {
+                context.work.futile.remove(&part);
+            }
         }
-        match merge::change(part, &answer, &desired) {
-            Some(left) => context.work.futile.insert(part, projection::digest(&left)),
-            None => context.work.futile.remove(&part),
-        };
+        self.draft = Some(draft);
     }
 
     /// After a conflict, compares the edits with the present object. The publication is rebased, loses the edits
@@ -348,9 +370,8 @@ impl Publishing {
         let Some(current) = &context.work.current else {
             return true;
         };
-        let mut written = current.tree();
-        let unix = context.view.now.unix;
-        let desired = self.what.desired(&written, context.frame, context.work, unix);
+        let Draft { now, desired } = self.what.draft(current, context);
+        let mut written = Arc::unwrap_or_clone(now);
         if let Some(patch) = merge::change(part, &written, &desired) {
             merge::apply(&patch, &mut written);
         }
@@ -385,6 +406,18 @@ impl Publication {
             rebases: 0,
             pending: Drops::None,
         }
+    }
+
+    /// The present object, and the object after the publication.
+    fn draft(&self, current: &Object, context: &Context<'_>) -> Draft {
+        let Context { frame, work, .. } = context;
+        let seen = self.edits.as_ref().map(Edits::snapshot);
+        let now = match seen {
+            Some(seen) if frame.snapshot.as_ref() == Some(current) => seen.clone(),
+            _ => Arc::new(current.tree()),
+        };
+        let desired = self.desired(&now, frame, work, context.view.now.unix);
+        Draft { now, desired }
     }
 
     /// The object after the publication: the edits of the policies, the remaining entries, and the host's
@@ -487,17 +520,17 @@ fn keeps_finalizer(frame: &Frame, work: &Work, patch: &mut Value) -> bool {
     }
 }
 
-/// The patch of the identity policy, with the lifecycle's finalizer removed.
-fn without_finalizer(frame: &Frame, patch: Value) -> Value {
-    let mut patch = Tree::new(patch);
+/// Makes the patch of the identity policy remove the lifecycle's finalizer.
+fn remove_finalizer(frame: &Frame, patch: &mut Value) {
     if let (Some(snapshot), Some(finalizer)) = (&frame.snapshot, frame.finalizer()) {
         let path = ["metadata", "finalizers"];
-        let held = match patch.get(&path) {
+        let mut tree = Tree::new(patch.take());
+        let held = match tree.get(&path) {
             Some(held) => held.as_array().cloned().unwrap_or_default(),
             None => snapshot.finalizers().into_iter().map(Value::from).collect(),
         };
         let kept: Vec<Value> = held.into_iter().filter(|f| f != finalizer).collect();
-        patch.set(&path, kept);
+        tree.set(&path, kept);
+        *patch = tree.into_value();
     }
-    patch.into_value()
 }

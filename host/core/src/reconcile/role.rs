@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::json;
 
 use super::frame::Frame;
 use super::work::{Concluded, Fate, Work};
@@ -11,9 +11,10 @@ use crate::contract::{
     ActInDoubt, Ask, Conclusion, Document, Entry, Failure, Json, Request, Resolution, Role, Verdict,
 };
 use crate::fault::{Fault, FaultKind};
+use crate::grants;
+use crate::merge::{self, Edits};
 use crate::object::Object;
 use crate::record::RoleRecord;
-use crate::{grants, merge};
 
 /// The largest size of a note in bytes. A note is the id of an edge, or a short word.
 const NOTE: usize = 1_024;
@@ -112,24 +113,29 @@ impl RoleRun {
             let message = format!("a note has {} bytes; the limit is {NOTE}", note.len());
             return Err(broken(message));
         }
-        let patch = match &conclusion.patch {
-            None => Value::Object(serde_json::Map::new()),
-            Some(patch) => self.checked_patch(frame, patch).map_err(broken)?,
-        };
-        Ok(Concluded { conclusion, patch })
+        let edits = self
+            .checked_edits(frame, conclusion.patch.as_ref())
+            .map_err(broken)?;
+        Ok(Concluded { conclusion, edits })
     }
 
-    fn checked_patch(&self, frame: &Frame, patch: &Document) -> Result<Value, String> {
-        let tree = patch.tree("the patch").map_err(|failure| failure.message)?;
-        if let Some(wrong) = merge::misshapen(tree, true) {
+    /// The edits of a patch; `None` if the object is absent.
+    fn checked_edits(&self, frame: &Frame, patch: Option<&Document>) -> Result<Option<Edits>, String> {
+        let tree = patch.map(|patch| patch.tree("the patch")).transpose();
+        let tree = tree.map_err(|failure| failure.message)?;
+        if let Some(wrong) = tree.and_then(|tree| merge::misshapen(tree, true)) {
             return Err(format!("the patch: {wrong}"));
         }
         let Some(snapshot) = &frame.snapshot else {
-            return Err("the policy patches an object that is absent".into());
+            return match patch {
+                None => Ok(None),
+                Some(_) => Err("the policy patches an object that is absent".into()),
+            };
         };
-        match grants::check_writes(&frame.binding, self.role, snapshot, tree) {
+        let edits = Edits::new(snapshot.tree(), tree.cloned().unwrap_or_else(|| json!({})));
+        match grants::check_writes(&frame.binding, self.role, &edits) {
             Some(wrong) => Err(wrong),
-            None => Ok(tree.clone()),
+            None => Ok(Some(edits)),
         }
     }
 

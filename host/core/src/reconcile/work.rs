@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::frame::Dependencies;
 use crate::call::{Found, PendingEntry, Scope};
 use crate::contract::{
@@ -13,7 +11,7 @@ use crate::contract::{
 };
 use crate::controller::Guard;
 use crate::controller::locks::LockAnswer;
-use crate::merge::Part;
+use crate::merge::{Edits, Part};
 use crate::object::{Object, ResourceVersion};
 use crate::projection::Digest;
 use crate::record::{RoleRecord, WritePurpose, WriteRecord};
@@ -104,8 +102,8 @@ pub(crate) struct EntryHistory {
 #[derive(Debug)]
 pub(crate) struct Concluded {
     pub(super) conclusion: Conclusion,
-    /// The patch of the conclusion; an empty object if it has none.
-    pub(super) patch: Value,
+    /// What it changes of the object; `None` if the object is absent.
+    pub(super) edits: Option<Edits>,
 }
 
 impl EntryHistory {
