@@ -10,13 +10,14 @@ use futures::{FutureExt as _, StreamExt as _};
 use polity_clouds::Cloud;
 use polity_cluster::{Cluster, MintLimits, Wanted};
 use polity_core::binding::PolicyId;
-use polity_core::call::{Call, CallId, LeaseRead, LeaseWrite, Reply, Scope, WatchEvent, Write};
-use polity_core::contract::{Answer, Code, Failure, Kind, Question, Resolution};
+use polity_core::call::{Call, CallId, LeaseRead, LeaseWrite, Mint, Reply, Scope, WatchEvent, Write};
+use polity_core::catalogue::SecretRef;
+use polity_core::contract::{Code, Failure, Kind, Question, Resolution};
 use polity_core::controller::lease::LeaseProblem;
 use polity_core::controller::{CacheFigures, Controller, Health, Input, KeyView, Output, RoomSizes};
 use polity_core::key::{Key, PassId};
 use polity_core::object::{Object, ResourceVersion};
-use polity_core::time::{Boot, Now, Unix};
+use polity_core::time::{Boot, Now};
 use polity_drivers::metered;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -369,7 +370,6 @@ impl Engine {
     }
 
     fn call(&mut self, id: CallId, call: Call, is_long: bool) {
-        let cluster = self.cluster.clone();
         match call {
             Call::Step {
                 policy,
@@ -423,36 +423,44 @@ impl Engine {
                     Reply::Answer(cloud.credential(&plan, &owner).await)
                 });
             }
-            Call::Mint {
-                kind,
-                groups,
-                ttl,
-                count,
-                owner,
-            } => {
-                let unix = self.clock.now().unix;
-                self.spawn(id, async move {
-                    let wanted = Wanted {
-                        kind: &kind,
-                        groups: &groups,
-                        ttl,
-                        owner: &owner,
-                    };
-                    mint(&cluster, wanted, count, unix).await
-                });
-            }
-            Call::Revoke { token, owner } => {
-                let clouds = self.clouds.clone();
-                self.spawn(id, async move {
-                    Reply::Answer(revoke(&cluster, &clouds, &token.name, &owner).await)
-                });
-            }
+            Call::Mint(token) => self.mint(id, token),
+            Call::Revoke { token, owner } => self.revoke(id, token, owner),
             Call::Read(question) => self.read(id, question),
             Call::Write(write) => {
+                let cluster = self.cluster.clone();
                 self.spawn(id, async move { Reply::objects(cluster.write(&write).await) });
             }
             Call::Lease(write) => self.lease(id, write),
         }
+    }
+
+    fn mint(&mut self, id: CallId, token: Mint) {
+        let (cluster, unix) = (self.cluster.clone(), self.clock.now().unix);
+        let limits = MintLimits {
+            count: token.count as usize,
+            ..MintLimits::default()
+        };
+        self.spawn(id, async move {
+            let wanted = Wanted {
+                kind: &token.kind,
+                groups: &token.groups,
+                ttl: token.ttl,
+                owner: &token.owner,
+            };
+            Reply::Answer(cluster.mint(wanted, unix, limits).await)
+        });
+    }
+
+    /// Revokes a token, in the cluster and in the clouds.
+    fn revoke(&mut self, id: CallId, token: SecretRef, owner: String) {
+        let (cluster, clouds) = (self.cluster.clone(), self.clouds.clone());
+        let revoke = async move {
+            if let Some(value) = cluster.revoke(&token.name, &owner).await? {
+                sim::revoke(&clouds, &value).await?;
+            }
+            Ok(json!({}))
+        };
+        self.spawn(id, async move { Reply::Answer(revoke.await) });
     }
 
     fn read(&mut self, id: CallId, question: Question) {
@@ -653,7 +661,7 @@ fn target_of(call: &Call) -> Target {
         Call::Commit(commit) => cloud(&commit.request.operation),
         Call::Resolve { .. } => cloud("resolve"),
         Call::Credential { .. } => cloud("credential"),
-        Call::Mint { .. } => Target::Api("mint"),
+        Call::Mint(_) => Target::Api("mint"),
         Call::Revoke { .. } => Target::Api("revoke"),
         Call::Read(Question::Objects(_)) => Target::Api("list"),
         Call::Read(_) => Target::Api("get"),
@@ -687,23 +695,6 @@ fn watch_of(scope: &Scope) -> String {
 
 fn refused(failure: Failure) -> Reply {
     Reply::Answer(Err(failure))
-}
-
-/// Mints a token, of which a binding may have this many.
-async fn mint(cluster: &Cluster, wanted: Wanted<'_>, count: u32, unix: Unix) -> Reply {
-    let limits = MintLimits {
-        count: count as usize,
-        ..MintLimits::default()
-    };
-    Reply::Answer(cluster.mint(wanted, unix, limits).await)
-}
-
-/// Revokes a token, in the cluster and in the clouds.
-async fn revoke(cluster: &Cluster, clouds: &Clouds, token: &str, owner: &str) -> Answer {
-    if let Some(value) = cluster.revoke(token, owner).await? {
-        sim::revoke(clouds, &value).await?;
-    }
-    Ok(json!({}))
 }
 
 fn no_cloud(name: &str) -> Failure {

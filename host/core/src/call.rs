@@ -21,6 +21,21 @@ use crate::time::{Unix, as_millis};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallId(pub u64);
 
+/// A token to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mint {
+    /// The kind of token. The binding grants it.
+    pub kind: String,
+    /// For bootstrap tokens: the groups of the joining node.
+    pub groups: Vec<String>,
+    /// How long the token is valid.
+    pub ttl: Duration,
+    /// The most valid tokens of the owner, including this one.
+    pub count: u32,
+    /// The uid of the primary. No other object may use the token.
+    pub owner: String,
+}
+
 /// A request of core to the outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Call {
@@ -73,18 +88,7 @@ pub enum Call {
     /// Renders a long list. Reply: [`Reply::Rendered`].
     Render(Box<Render>),
     /// Makes a token. Reply: [`Reply::Answer`].
-    Mint {
-        /// The kind of token. The binding grants it.
-        kind: String,
-        /// For bootstrap tokens: the groups of the joining node.
-        groups: Vec<String>,
-        /// How long the token is valid.
-        ttl: Duration,
-        /// The most valid tokens of the owner, including this one.
-        count: u32,
-        /// The uid of the primary. No other object may use the token.
-        owner: String,
-    },
+    Mint(Mint),
     /// Revokes a token. Reply: [`Reply::Answer`] with an empty object, also if the token does not exist any more.
     Revoke {
         /// The token.

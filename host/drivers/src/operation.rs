@@ -303,49 +303,9 @@ impl<'a> Operation<'a> {
     ) -> Result<Incoming, Lost> {
         let Reached { connection, pace, .. } = self.reached;
         let is_read = matches!(checked.effect, Does::Read);
-        let class = match is_read {
-            true => "reads",
-            false => "changes",
-        };
-        // Clouds count the requests of an account in a region, whichever user of the account sends them.
-        let class = format!(
-            "{} {} {class}",
-            outgoing.address.host(),
-            self.session.place.join("/")
-        );
-        let now = Instant::now();
-        let longest = begin_by
-            .saturating_duration_since(now)
-            .min(self.until.saturating_duration_since(now) / 2);
-        let rate = connection.rate(is_read);
-        if !pace.acquire(&class, rate, &self.queue, longest).await {
-            let message = format!(
-                "the rate limit for {} left no request in time: the host tries again, or raise spec.rates of connection {}",
-                outgoing.address.host(),
-                connection.name
-            );
-            return Err(Lost {
-                failure: Failure::new(Code::Unavailable, message),
-                sent: false,
-            });
-        }
-        if Instant::now() >= begin_by {
-            let code = match is_read {
-                true => Code::DeadlineExceeded,
-                false => Code::Aborted,
-            };
-            return Err(Lost {
-                failure: Failure::new(
-                    code,
-                    "the request was not sent, because too little time was left to begin",
-                ),
-                sent: false,
-            });
-        }
-        let transport = connection
-            .transport
-            .get()
-            .map_err(|failure| Lost { failure, sent: false })?;
+        let unsent = |failure| Lost { failure, sent: false };
+        let class = self.turn(outgoing, is_read, begin_by).await.map_err(unsent)?;
+        let transport = connection.transport.get().map_err(unsent)?;
         let sent = transport.send(outgoing, self.until).await;
         self.reached.traffic.sent(is_read, sent.is_ok());
         if let Ok(response) = &sent {
@@ -366,6 +326,39 @@ impl<'a> Operation<'a> {
             tracing::info!(target: "polity::audit", connection = connection.name, principal = self.session.principal, %method, host, path, status, "change");
         }
         sent
+    }
+
+    /// Waits for the turn of this tenant queue, and returns the class of requests among which this one counts.
+    async fn turn(&self, outgoing: &Outgoing, is_read: bool, begin_by: Instant) -> Result<String, Failure> {
+        let Reached { connection, pace, .. } = self.reached;
+        let host = outgoing.address.host();
+        let what = match is_read {
+            true => "reads",
+            false => "changes",
+        };
+        // Clouds count the requests of an account in a region, whichever user of the account sends them.
+        let class = format!("{host} {} {what}", self.session.place.join("/"));
+        let now = Instant::now();
+        let longest = begin_by
+            .saturating_duration_since(now)
+            .min(self.until.saturating_duration_since(now) / 2);
+        let rate = connection.rate(is_read);
+        if !pace.acquire(&class, rate, &self.queue, longest).await {
+            let message = format!(
+                "the rate limit for {host} left no request in time: the host tries again, or raise spec.rates of connection {}",
+                connection.name
+            );
+            return Err(Failure::new(Code::Unavailable, message));
+        }
+        if Instant::now() >= begin_by {
+            let code = match is_read {
+                true => Code::DeadlineExceeded,
+                false => Code::Aborted,
+            };
+            let message = "the request was not sent, because too little time was left to begin";
+            return Err(Failure::new(code, message));
+        }
+        Ok(class)
     }
 
     /// The response as the driver sees it.

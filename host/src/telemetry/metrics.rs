@@ -20,6 +20,66 @@ const QUEUE_SECONDS: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 
 /// Seconds of a call of a cloud or of the API server.
 const CALL_SECONDS: [f64; 9] = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
 
+/// A series: its name, its help, and its labels.
+type Series = (&'static str, &'static str, &'static [&'static str]);
+
+const PASSES: Series = (
+    "polity_passes_total",
+    "Passes that ended.",
+    &["binding", "outcome"],
+);
+const PASS_DURATION: Series = (
+    "polity_pass_duration_seconds",
+    "Time from the start of a pass to its end.",
+    &["binding"],
+);
+const QUEUE_DURATION: Series = (
+    "polity_queue_duration_seconds",
+    "Time that an object is queued before its pass starts.",
+    &["binding"],
+);
+const RETRIES: Series = (
+    "polity_retries_total",
+    "Passes that try again after a failure.",
+    &["binding"],
+);
+const STEPS: Series = ("polity_steps_total", "Calls of policies.", &["binding", "role"]);
+const FUEL: Series = (
+    "polity_fuel_total",
+    "Fuel that policies used.",
+    &["binding", "role"],
+);
+const FAULTS: Series = (
+    "polity_faults_total",
+    "Passes in which a policy broke its contract.",
+    &["binding", "kind"],
+);
+const REFUSALS: Series = (
+    "polity_refusals_total",
+    "Requests of policies that were answered permission-denied.",
+    &["binding"],
+);
+const CLOUD_CALLS: Series = (
+    "polity_cloud_calls_total",
+    "Calls of clouds.",
+    &["operation", "code"],
+);
+const CLOUD_CALL_DURATION: Series = (
+    "polity_cloud_call_duration_seconds",
+    "Time that calls of clouds took.",
+    &["operation"],
+);
+const API_CALLS: Series = (
+    "polity_api_calls_total",
+    "Calls of the API server beside watches.",
+    &["verb", "code"],
+);
+const API_CALL_DURATION: Series = (
+    "polity_api_call_duration_seconds",
+    "Time that calls of the API server took.",
+    &["verb"],
+);
+
 /// What a host counts.
 pub struct Metrics {
     registry: Registry,
@@ -58,91 +118,26 @@ impl Metrics {
     /// # Errors
     /// A name that is none or is there twice: a bug of ours.
     pub fn new() -> Result<Metrics> {
-        let registry = Registry::new();
-        let all = (|| {
-            let r = &registry;
+        let r = &Registry::new();
+        let all = || {
             Ok::<_, prometheus::Error>(Metrics {
-                passes: counter(
-                    r,
-                    "polity_passes_total",
-                    "Passes that ended.",
-                    &["binding", "outcome"],
-                )?,
-                pass_seconds: seconds(
-                    r,
-                    "polity_pass_duration_seconds",
-                    "Time from the start of a pass to its end.",
-                    &PASS_SECONDS,
-                    "binding",
-                )?,
-                queue_seconds: seconds(
-                    r,
-                    "polity_queue_duration_seconds",
-                    "Time that an object is queued before its pass starts.",
-                    &QUEUE_SECONDS,
-                    "binding",
-                )?,
-                retries: counter(
-                    r,
-                    "polity_retries_total",
-                    "Passes that try again after a failure.",
-                    &["binding"],
-                )?,
-                steps: counter(
-                    r,
-                    "polity_steps_total",
-                    "Calls of policies.",
-                    &["binding", "role"],
-                )?,
-                fuel: counter(
-                    r,
-                    "polity_fuel_total",
-                    "Fuel that policies used.",
-                    &["binding", "role"],
-                )?,
-                faults: counter(
-                    r,
-                    "polity_faults_total",
-                    "Passes in which a policy broke its contract.",
-                    &["binding", "kind"],
-                )?,
-                refusals: counter(
-                    r,
-                    "polity_refusals_total",
-                    "Requests of policies that were answered permission-denied.",
-                    &["binding"],
-                )?,
-                cloud_calls: counter(
-                    r,
-                    "polity_cloud_calls_total",
-                    "Calls of clouds.",
-                    &["operation", "code"],
-                )?,
-                cloud_seconds: seconds(
-                    r,
-                    "polity_cloud_call_duration_seconds",
-                    "Time that calls of clouds took.",
-                    &CALL_SECONDS,
-                    "operation",
-                )?,
-                api_calls: counter(
-                    r,
-                    "polity_api_calls_total",
-                    "Calls of the API server beside watches.",
-                    &["verb", "code"],
-                )?,
-                api_seconds: seconds(
-                    r,
-                    "polity_api_call_duration_seconds",
-                    "Time that calls of the API server took.",
-                    &CALL_SECONDS,
-                    "verb",
-                )?,
+                passes: counter(r, &PASSES)?,
+                pass_seconds: seconds(r, &PASS_DURATION, &PASS_SECONDS)?,
+                queue_seconds: seconds(r, &QUEUE_DURATION, &QUEUE_SECONDS)?,
+                retries: counter(r, &RETRIES)?,
+                steps: counter(r, &STEPS)?,
+                fuel: counter(r, &FUEL)?,
+                faults: counter(r, &FAULTS)?,
+                refusals: counter(r, &REFUSALS)?,
+                cloud_calls: counter(r, &CLOUD_CALLS)?,
+                cloud_seconds: seconds(r, &CLOUD_CALL_DURATION, &CALL_SECONDS)?,
+                api_calls: counter(r, &API_CALLS)?,
+                api_seconds: seconds(r, &API_CALL_DURATION, &CALL_SECONDS)?,
                 now: Now::new(r)?,
                 registry: r.clone(),
             })
-        })();
-        all.context("the metrics cannot be registered; this is a bug of Polity")
+        };
+        all().context("the metrics cannot be registered; this is a bug of Polity")
     }
 
     /// A pass ended.
@@ -315,21 +310,15 @@ fn kebab(word: &str) -> String {
     kebab
 }
 
-fn counter(r: &Registry, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntCounterVec> {
-    let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
+fn counter(r: &Registry, (name, help, labels): &Series) -> prometheus::Result<IntCounterVec> {
+    let counter = IntCounterVec::new(Opts::new(*name, *help), labels)?;
     r.register(Box::new(counter.clone()))?;
     Ok(counter)
 }
 
-fn seconds(
-    r: &Registry,
-    name: &str,
-    help: &str,
-    buckets: &[f64],
-    label: &str,
-) -> prometheus::Result<HistogramVec> {
-    let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-    let histogram = HistogramVec::new(opts, &[label])?;
+fn seconds(r: &Registry, (name, help, labels): &Series, buckets: &[f64]) -> prometheus::Result<HistogramVec> {
+    let opts = HistogramOpts::new(*name, *help).buckets(buckets.to_vec());
+    let histogram = HistogramVec::new(opts, labels)?;
     r.register(Box::new(histogram.clone()))?;
     Ok(histogram)
 }

@@ -93,7 +93,11 @@ fn edits(choices: &mut Choices<'_>) {
     }
     let rest = edits.clone().without(&conflicts);
     let left = rest.onto(&fresh);
-    // Only an object has parts. Everything else stays as it was.
+    assert_eq!(
+        merge::change(Part::Main, &fresh, &left),
+        main_part(&fresh, &left),
+        "{left} of {fresh}"
+    );
     for part in [Part::Main, Part::Status, Part::Finalizer] {
         if let Some(write) = merge::change(part, &fresh, &left) {
             let mut written = fresh.clone();
@@ -102,8 +106,29 @@ fn edits(choices: &mut Choices<'_>) {
     }
     let other = weird::patch(choices);
     if other.is_object() {
-        let _ = merge::combine(&patch, &other, &snapshot);
+        let _ = edits.and(&Edits::new(snapshot, other));
     }
+}
+
+/// The main part of a publication, by its definition: the status stays, and no finalizer goes.
+fn main_part(now: &Value, desired: &Value) -> Option<Value> {
+    let listed = |object: &Value| object["metadata"]["finalizers"].as_array().cloned();
+    let (held, wanted) = (listed(now), listed(desired).unwrap_or_default());
+    let texts = |list: Vec<Value>| list.into_iter().filter(Value::is_string);
+    let mut kept: Vec<Value> = texts(held.clone().unwrap_or_default()).collect();
+    let added: Vec<Value> = texts(wanted).filter(|name| !kept.contains(name)).collect();
+    kept.extend(added);
+    let mut main = desired.clone();
+    match now.get("status") {
+        Some(status) => main["status"] = status.clone(),
+        None => {
+            main.as_object_mut()?.remove("status");
+        }
+    }
+    if held.is_some() || !kept.is_empty() {
+        main["metadata"]["finalizers"] = kept.into();
+    }
+    merge::diff(now, &main)
 }
 
 /// An object as an API server serves it: its metadata is valid, the rest is arbitrary.

@@ -262,7 +262,7 @@ impl Desk {
             Call::Write(_) => Reply::Objects(Ok(Vec::new())),
             Call::Lease(write) if self.leased => Reply::Lease(self.store.lease(write.as_ref())),
             Call::Lease(_) => Reply::Lease(Err(Failure::new(Code::Unavailable, "no lease"))),
-            Call::Read(_) | Call::Mint { .. } | Call::Revoke { .. } => return None,
+            Call::Read(_) | Call::Mint(_) | Call::Revoke { .. } => return None,
         })
     }
 

@@ -71,7 +71,7 @@ impl Sort {
     pub fn of(call: &Call) -> Self {
         match call {
             Call::Read(_) => Sort::Read,
-            Call::Write(Write::Event { .. }) | Call::Mint { .. } | Call::Revoke { .. } => Sort::Event,
+            Call::Write(Write::Event { .. }) | Call::Mint(_) | Call::Revoke { .. } => Sort::Event,
             Call::Write(Write::Act(_)) => Sort::Act,
             Call::Write(_) => Sort::Write,
             Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => Sort::Thread,

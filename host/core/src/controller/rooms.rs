@@ -149,7 +149,7 @@ pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
     match call {
         Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => Some(Room::Threads),
         Call::Read(_) => Some(Room::Reads),
-        Call::Write(_) | Call::Mint { .. } | Call::Revoke { .. } => Some(Room::Writes),
+        Call::Write(_) | Call::Mint(_) | Call::Revoke { .. } => Some(Room::Writes),
         Call::Cloud(_)
         | Call::Prepare(_)
         | Call::Commit(_)

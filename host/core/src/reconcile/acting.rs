@@ -18,7 +18,7 @@ use super::stepping::Stepping;
 use super::work::{Entry, EntryHistory, Fate, Work};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
 use crate::binding::MintGrant;
-use crate::call::{Call, CloudRequest, Commit, Found, PendingEntry, Prepared, Reply, Site, Write};
+use crate::call::{Call, CloudRequest, Commit, Found, Mint, PendingEntry, Prepared, Reply, Site, Write};
 use crate::catalogue::BEGINS_WITHIN;
 use crate::contract::{Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request};
 use crate::controller::Guard;
@@ -576,13 +576,13 @@ fn call_of(
         }
         Act::Mint(mint) => {
             let grant = grants::minted(&frame.binding.grants, &mint.kind);
-            let call = Call::Mint {
+            let call = Call::Mint(Mint {
                 count: grant.map_or(0, MintGrant::count),
                 groups: grant.map_or(&[][..], MintGrant::groups).to_vec(),
                 kind: mint.kind,
                 ttl: Duration::from_millis(mint.ttl),
                 owner: frame.uid().to_owned(),
-            };
+            });
             (call, CLUSTER_LONGEST)
         }
         Act::Revoke(token) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::frame::{Dependency, Frame, Moved, Questions};
-use super::role::RoleRun;
+use super::role::{RoleRun, size_of};
 use super::stepping::Stepping;
 use super::work::Work;
 use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent, View};
@@ -167,7 +167,7 @@ impl Asking {
             true => Err(too_large(room)),
             false => Ok(json),
         });
-        self.bytes += answer.as_ref().map_or(0, |json| json.len() as u64);
+        self.bytes += size_of(&answer);
         self.asks[slot].state = AskState::Answered(answer);
     }
 

@@ -80,14 +80,7 @@ impl RoleRun {
     pub(super) fn append(&mut self, request: Request, answer: Result<Json, Failure>) {
         let answer = answer.map_err(|failure| failure.of(request.operation()));
         self.request_bytes = self.request_bytes.saturating_add(request.bytes());
-        self.journal_bytes += match &answer {
-            Ok(json) => json.len() as u64,
-            // The other side writes the texts: an API server's detail alone may have 4 KiB.
-            Err(failure) => {
-                FAILURE
-                    + (failure.message.len() + failure.detail.as_ref().map_or(0, |json| json.len())) as u64
-            }
-        };
+        self.journal_bytes += size_of(&answer);
         self.journal.push(Entry { request, answer });
     }
 
@@ -202,6 +195,17 @@ impl RoleRun {
             verdict,
             conclusion,
             fault,
+        }
+    }
+}
+
+/// The bytes that an answer counts in a journal.
+pub(super) fn size_of(answer: &Result<Json, Failure>) -> u64 {
+    match answer {
+        Ok(json) => json.len() as u64,
+        // The other side writes the texts: an API server's detail alone may have 4 KiB.
+        Err(failure) => {
+            FAILURE + (failure.message.len() + failure.detail.as_ref().map_or(0, |json| json.len())) as u64
         }
     }
 }
