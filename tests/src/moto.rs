@@ -2,15 +2,17 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::server::Server;
 use crate::skip::Skip;
 
-/// moto and what it needs. Its answers are those that the drivers were written against.
-const REQUIREMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/moto/requirements.txt");
+/// Makes the Python that has moto and what it needs. Its answers are those that the drivers were written against.
+const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/python");
+/// Its exit code where Python is missing.
+const NO_PYTHON: i32 = 3;
 /// The account of keys that nobody gave out.
 pub const ACCOUNT: &str = "123456789012";
 /// The program that runs it.
@@ -30,8 +32,8 @@ impl Moto {
     /// # Panics
     /// The server does not start; instead of the skip when `POLITY_NO_SKIP=1`.
     pub fn start() -> Result<Self, Skip> {
-        static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
-        let Some(python) = PYTHON.get_or_init(python) else {
+        static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let Some(python) = MADE.get_or_init(python) else {
             return Err(Skip::because(
                 "Python with venv and pip, which run moto, is not here",
             ));
@@ -81,53 +83,20 @@ impl Moto {
     }
 }
 
-/// The Python that has moto: in the folder of assets, made on first use.
+/// The Python that has moto; `None` where Python is missing.
 fn python() -> Option<PathBuf> {
-    let versions = std::fs::read_to_string(REQUIREMENTS).expect("the working copy has it");
-    let version = versions.lines().find(|line| line.starts_with("moto=="));
-    let folder = folder()?.join(version.expect("it names moto").replace("==", "-"));
-    let python = folder.join("bin/python");
-    let has_moto = |python: &Path| {
-        Command::new(python)
-            .args(["-c", "import moto"])
-            .status()
-            .is_ok_and(|s| s.success())
-    };
-    if python.exists() && has_moto(&python) {
-        return Some(python);
-    }
-    let made = Command::new("python3")
-        .args(["-m", "venv", "--clear"])
-        .arg(&folder)
-        .status();
-    if !made.is_ok_and(|status| status.success()) {
+    let made = Command::new(PYTHON)
+        .arg("moto")
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("tests/assets/python runs");
+    if made.status.code() == Some(NO_PYTHON) {
         return None;
     }
-    // Nothing is looked for beside what is listed, and Python compiles only what it loads.
-    let pip = Command::new(&python)
-        .args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-deps",
-            "--no-compile",
-            "--requirement",
-            REQUIREMENTS,
-        ])
-        .status();
-    let installed = pip.is_ok_and(|status| status.success());
     assert!(
-        installed,
-        "pip cannot install what {REQUIREMENTS} lists: see what it printed above"
+        made.status.success(),
+        "what moto needs is not installed: see what was printed above"
     );
-    Some(python)
-}
-
-/// Where `tests/assets/fetch` keeps what it brought.
-fn folder() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).map(PathBuf::from);
-    let cache = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    set("POLITY_ASSETS").or_else(|| Some(cache()?.join("polity/assets")))
+    let path = String::from_utf8(made.stdout).expect("a path");
+    Some(path.trim_end().into())
 }
