@@ -253,9 +253,12 @@ impl Stage {
             .expect("it runs");
         assert!(explained.status.success(), "{explained:?}");
         let passes = String::from_utf8_lossy(&explained.stdout).into_owned();
-        let passes = passes
+        // What the node waits for has a line too, without a pass.
+        let lines = passes
             .lines()
-            .map(|line| serde_json::from_str::<PassRecord>(line).expect("a pass"));
+            .map(|line| serde_json::from_str(line).expect("JSON"));
+        let passes = lines.filter(|line: &Value| line.get("pass").is_some());
+        let passes = passes.map(|pass| serde_json::from_value::<PassRecord>(pass).expect("a pass"));
         let edges: Vec<String> = passes.map(|pass| edges_of(&pass, "ORB-")).collect();
         let mut all: Vec<&str> = edges.iter().flat_map(|edges| edges.split_whitespace()).collect();
         all.dedup();

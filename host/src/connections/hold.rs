@@ -158,7 +158,55 @@ fn write(object: &Object, next: &Value) -> Write {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tower::{Service as _, service_fn};
+
     use super::*;
+    use crate::clock::Clock;
+    use crate::{crds, standalone};
+
+    const LEASE: (&str, &str) = ("polity-system", "polity");
+
+    /// A cluster with the connection `east`. As soon as a host changes the connection, somebody makes a binding that names
+    /// it.
+    async fn cluster_where_a_binding_comes_late() -> Cluster {
+        let api = standalone::open(&Arc::new(Clock::real()), None).expect("an API");
+        let plain = Arc::new(Cluster::new(kube::Client::new(api.clone(), "default"), LEASE));
+        let connection = json!({
+            "apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "east"},
+            "spec": {"driver": {"file": "d.wasm"}, "endpoints": {"api": "https://127.0.0.1"}, "login": {"none": {}}},
+        });
+        for object in [crds::policy_binding(), crds::cloud_connection(), connection] {
+            plain.apply(&object).await.expect("applied");
+        }
+        Hold::of(LEASE).take(&plain, "east").await.expect("taken");
+        let late = move |request: http::Request<kube::client::Body>| {
+            let (mut api, plain) = (api.clone(), plain.clone());
+            async move {
+                if request.method() == http::Method::PATCH {
+                    let binding = json!({
+                        "apiVersion": API_VERSION, "kind": "PolicyBinding", "metadata": {"name": "late"},
+                        "spec": {"governs": {"apiVersion": "g/v1", "kind": "Widget"}, "cloud": {"name": "east"},
+                            "policies": {"lifecycle": {"file": "p.wasm"}}},
+                    });
+                    plain.apply(&binding).await.expect("a binding");
+                }
+                api.call(request).await
+            }
+        };
+        Cluster::new(kube::Client::new(service_fn(late), "default"), LEASE)
+    }
+
+    #[tokio::test]
+    async fn a_binding_that_is_made_while_the_finalizer_is_removed_brings_it_back() {
+        let cluster = cluster_where_a_binding_comes_late().await;
+        let hold = Hold::of(LEASE);
+        let needs = hold.release(&cluster, "east", &Governed::default()).await;
+        assert_eq!(needs, Ok(Some("PolicyBinding late names it".to_owned())));
+        let now = latest(&cluster, "east").await.expect("read");
+        assert!(hold.is_on(&now.expect("it stands")));
+    }
 
     #[test]
     fn the_hosts_of_a_lease_have_a_finalizer_of_their_own_whatever_its_name() {
