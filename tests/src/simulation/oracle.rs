@@ -114,6 +114,24 @@ pub fn ensure(holds: bool, rule: Rule, message: impl FnOnce() -> String) -> Verd
     }
 }
 
+/// Whether an object has the entry with this key.
+fn has_entry(object: &Object, key: &str) -> bool {
+    let pending = object.at("status.pending");
+    let all = pending.as_ref().and_then(Value::as_array);
+    all.is_some_and(|all| all.iter().any(|entry| entry["key"] == *key))
+}
+
+/// Whether somebody who is no host took the entry of this effect away while its act was under way. No host can help that,
+/// and none knows any more that there is something to keep its object for.
+fn taken_by_another(instant: &Instant<'_>, effect: &Effect) -> bool {
+    let Some(key) = &effect.key else { return false };
+    let had = |object: &Option<Object>| object.as_ref().is_some_and(|object| has_entry(object, key));
+    let mut changes = instant.store.log().iter().rev();
+    let taken = changes
+        .find(|change| change.shown.uid() == effect.owner && had(&change.before) && !had(&change.after));
+    taken.is_some_and(|change| !change.author.starts_with("host-"))
+}
+
 /// What the oracle remembers.
 #[derive(Debug, Default)]
 pub struct Oracle {
@@ -484,7 +502,7 @@ impl Oracle {
         };
         let let_go = self.let_go.contains(&effect.owner);
         let held = let_go || owner.is_some_and(|o| o.has_finalizer(finalizer(o)));
-        ensure(held, Rule::Finalizer, || {
+        ensure(held || taken_by_another(instant, effect), Rule::Finalizer, || {
             format!("{effect:?}: its object has no finalizer, {owner:?}")
         })?;
         // What its identity lets go of loses its entries, and what they announced may come all the same.
@@ -492,19 +510,8 @@ impl Oracle {
         let (Some(key), Some(owner)) = (&effect.key, kept) else {
             return Ok(());
         };
-        let stands = |object: &Object| {
-            let pending = object.at("status.pending");
-            let all = pending.as_ref().and_then(Value::as_array);
-            all.is_some_and(|all| all.iter().any(|entry| entry["key"] == **key))
-        };
-        // Somebody who is no host may take it away while its act is under way: no host can help that.
-        let takes = |change: &&Change| {
-            let of_it = change.shown.uid() == owner.uid();
-            of_it && change.before.as_ref().is_some_and(stands) && !change.after.as_ref().is_some_and(stands)
-        };
-        let taken = instant.store.log().iter().rev().find(takes);
-        let by_another = taken.is_some_and(|change| !change.author.starts_with("host-"));
-        ensure(stands(owner) || by_another, Rule::WriteAhead, || {
+        let stands = has_entry(owner, key) || taken_by_another(instant, effect);
+        ensure(stands, Rule::WriteAhead, || {
             format!("{effect:?}: pending is {}", owner.tree()["status"]["pending"])
         })
     }
