@@ -175,7 +175,7 @@ mod tests {
         let plain = Arc::new(Cluster::new(kube::Client::new(api.clone(), "default"), LEASE));
         let connection = json!({
             "apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "east"},
-            "spec": {"driver": {"file": "d.wasm"}, "endpoints": {"api": "https://127.0.0.1"}, "login": {"none": {}}},
+            "spec": {"driver": {"file": "d.wasm"}},
         });
         for object in [crds::policy_binding(), crds::cloud_connection(), connection] {
             plain.apply(&object).await.expect("applied");
