@@ -388,6 +388,7 @@ mod tests {
         assert!(!entered.is_at(&site(&["server"], "another")));
         assert!(!entered.is_at(&site(&["another"], "host")));
         assert!(!site(&["server"], "host").is_at(&entered));
+        assert_eq!(entered.to_string(), "in server/folder by host");
     }
 
     #[test]

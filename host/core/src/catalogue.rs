@@ -209,6 +209,25 @@ mod tests {
     use serde_json::json;
 
     #[test]
+    fn what_is_needed_by_name_and_is_not_there_is_missing() {
+        let operation = json!({"description": "", "service": "vm@1", "effect": "read", "arguments": {}, "answer": {},
+            "longest": 1_000, "visibleWithin": 0, "sealed": []});
+        let catalogue =
+            json!({"stamp": 1, "finds": [1], "operations": {"vm.get": operation}, "lacks": ["vm.snapshot"]});
+        let catalogue: Catalogue = serde_json::from_value(catalogue).expect("a catalogue");
+        let cloud = |name: &str| Need::Cloud(name.to_owned());
+        let needs = [
+            cloud("vm.get"),
+            cloud("vm.clone"),
+            cloud("vm.snapshot"),
+            cloud("disk.*"),
+            Need::Secrets,
+        ];
+        assert_eq!(catalogue.missing(&needs).collect::<Vec<_>>(), ["vm.clone"]);
+        assert_eq!(catalogue.missing(&needs[..1]).next(), None);
+    }
+
+    #[test]
     fn what_a_plan_names_is_found_where_the_cloud_says() {
         let credential = Credential {
             schema: Value::Null,

@@ -324,6 +324,18 @@ mod tests {
             change(Part::Finalizer, &now, &desired),
             Some(json!({"metadata": {"finalizers": ["a"]}}))
         );
+        let labelled = Edits::new(now.clone(), json!({"metadata": {"labels": {"l": "1"}}})).onto(&now);
+        assert_eq!(
+            change(Part::Main, &now, &labelled),
+            Some(json!({"metadata": {"labels": {"l": "1"}}})),
+            "without the finalizers, which stay"
+        );
+        let added = Edits::new(now.clone(), json!({"metadata": {"finalizers": ["f", "g"]}})).onto(&now);
+        assert_eq!(
+            change(Part::Main, &now, &added),
+            Some(json!({"metadata": {"finalizers": ["a", "f", "g"]}})),
+            "nobody's goes before the last part"
+        );
         let nothing = Edits::new(now.clone(), json!({})).onto(&now);
         for part in [Part::Main, Part::Status, Part::Finalizer] {
             assert_eq!(change(part, &now, &nothing), None);

@@ -3,6 +3,20 @@
 use super::*;
 
 #[test]
+fn a_controller_says_what_it_governs_and_what_its_cache_holds() {
+    let machines = ["a", "b"].map(|name| machine(name, 1, json!({})));
+    let bytes: usize = machines.iter().map(|machine| machine.json().len()).sum();
+    let harness = Harness::with(machines.to_vec());
+    let names = harness.controller.bindings().map(|binding| binding.name.clone());
+    assert_eq!(names.collect::<Vec<_>>(), ["machines"]);
+    let figures = harness.controller.cache_figures();
+    assert_eq!(
+        (figures.objects, figures.bytes, figures.synced, figures.failing),
+        (2, bytes, 1, 0)
+    );
+}
+
+#[test]
 fn a_tenant_has_so_many_passes_under_way_and_no_more() {
     let mut binding = fixture_binding(&[Role::Lifecycle]);
     binding.spec.limits.passes_per_tenant = 2;
