@@ -252,3 +252,40 @@ impl Controller {
         WaitsFor::Watch(scope.clone(), why)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{Kind, ObjectRef};
+
+    #[test]
+    fn of_several_changed_objects_and_locks_one_each_is_a_cause_and_in_order() {
+        let mut state = KeyState::new("t".into(), "t".into(), None, Bucket::full(1, Boot(0)));
+        let object = |name: &str| {
+            let kind = Kind {
+                api_version: "v1".into(),
+                kind: "ConfigMap".into(),
+            };
+            Cause::Dependency(Some(ObjectRef {
+                cluster: None,
+                kind,
+                namespace: None,
+                name: name.into(),
+            }))
+        };
+        let lock = |name: &str| Cause::Lock(name.into());
+        for cause in [
+            lock("b"),
+            object("b"),
+            Cause::Due,
+            object("a"),
+            lock("a"),
+            Cause::Due,
+        ] {
+            state.note(cause);
+        }
+        let mut expected = vec![lock("b"), object("b"), Cause::Due];
+        expected.sort();
+        assert_eq!(state.causes, expected);
+    }
+}
