@@ -74,6 +74,15 @@ pub struct View {
     pub cache: CacheFigures,
 }
 
+impl View {
+    /// The time until the next look: at least `least`, and more the more objects there are, because a view of all of them
+    /// takes time on the event loop.
+    pub(crate) fn pause(&self, least: Duration, for_each: Duration) -> Duration {
+        let objects = u32::try_from(self.keys.len()).unwrap_or(u32::MAX);
+        least.max(for_each.saturating_mul(objects))
+    }
+}
+
 /// How a host is told to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {

@@ -69,8 +69,7 @@ async fn draw(
         if is_last {
             return;
         }
-        let objects = u32::try_from(view.keys.len()).unwrap_or(u32::MAX);
-        let wait = EVERY.max(EVERY_FOR_EACH.saturating_mul(objects));
+        let wait = view.pause(EVERY, EVERY_FOR_EACH);
         is_last = tokio::time::timeout(wait, &mut stopped).await.is_ok();
     }
 }

@@ -73,8 +73,7 @@ impl Settling<'_> {
                 return stuck.collect();
             }
             drop(stuck);
-            let objects = u32::try_from(view.keys.len()).unwrap_or(u32::MAX);
-            tokio::time::sleep(LOOK_EVERY.max(LOOK_EVERY_FOR_EACH.saturating_mul(objects))).await;
+            tokio::time::sleep(view.pause(LOOK_EVERY, LOOK_EVERY_FOR_EACH)).await;
         }
     }
 }

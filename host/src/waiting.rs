@@ -153,7 +153,7 @@ impl WaitingFile {
 async fn keep(handle: Handle, clock: Arc<Clock>, folder: PathBuf, mut stopped: oneshot::Receiver<()>) {
     let mut waiting = Arc::new(Waiting::default());
     let mut written = waiting.clone();
-    let (mut is_written, mut is_last, mut objects) = (false, false, 0);
+    let (mut is_written, mut is_last, mut wait) = (false, false, EVERY);
     while !is_last {
         is_last = match clock.speed() {
             // Nobody reads along while a clock jumps, and each look would take real time.
@@ -161,13 +161,10 @@ async fn keep(handle: Handle, clock: Arc<Clock>, folder: PathBuf, mut stopped: o
                 let _ = (&mut stopped).await;
                 true
             }
-            Speed::Times(_) => {
-                let wait = EVERY.max(EVERY_FOR_EACH.saturating_mul(objects));
-                tokio::time::timeout(wait, &mut stopped).await.is_ok()
-            }
+            Speed::Times(_) => tokio::time::timeout(wait, &mut stopped).await.is_ok(),
         };
         let Some(view) = handle.view().await else { return };
-        objects = u32::try_from(view.keys.len()).unwrap_or(u32::MAX);
+        wait = view.pause(EVERY, EVERY_FOR_EACH);
         waiting = Arc::new(waiting.after(&view, clock.now()));
         if is_written && waiting.says_the_same(&written) {
             continue;

@@ -7,12 +7,10 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use crate::server::Server;
-use crate::skip::Skip;
+use crate::skip::{NO_PYTHON, Skip};
 
 /// Makes the Python that has moto and what it needs. Its answers are those that the drivers were written against.
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/python");
-/// Its exit code where Python is missing.
-const NO_PYTHON: i32 = 3;
 /// The account of keys that nobody gave out.
 pub const ACCOUNT: &str = "123456789012";
 /// The program that runs it.

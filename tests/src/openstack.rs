@@ -9,12 +9,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
-use crate::skip::Skip;
+use crate::skip::{NO_PYTHON, Skip};
 
 /// The program that runs it.
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/openstack/run");
-/// The exit code of that program if Python is missing or too old.
-const NO_PYTHON: i32 = 3;
 /// The password of all users.
 pub const PASSWORD: &str = "trombone-on-tuesday";
 /// How every token of Keystone begins.

@@ -4,6 +4,9 @@ use std::fmt;
 use std::io::{self, Write as _};
 use std::thread;
 
+/// The exit code of `tests/assets/python`, and of programs that run it, if Python is missing or too old.
+pub(crate) const NO_PYTHON: i32 = 3;
+
 /// Why a test cannot run here.
 ///
 /// ```no_run

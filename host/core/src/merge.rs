@@ -138,8 +138,7 @@ pub fn change(part: Part, now: &Value, desired: &Value) -> Option<Value> {
                     patch.set(&["metadata", "finalizers"], kept);
                 }
             }
-            let is_empty = |path: &[&str]| patch.get(path) == Some(&json!({}));
-            if is_empty(&["metadata"]) {
+            if patch.get(&["metadata"]) == Some(&json!({})) {
                 patch.remove(&["metadata"]);
             }
             (patch.value() != &json!({})).then(|| patch.into_value())
