@@ -627,6 +627,19 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_is_just_long_leaves_a_thread_free_too() {
+        let mut house = House::of(Room::Threads, sizes(2));
+        for queue in ["long", "longer"] {
+            house.come(queue, 1);
+            let reservation = house.begin().remove(0);
+            house.end(reservation, LONG);
+        }
+        house.come("long", 1);
+        house.come("longer", 1);
+        assert_eq!(house.begin().len(), 1);
+    }
+
+    #[test]
     fn one_short_step_does_not_hide_that_a_tenant_queue_takes_long_ones() {
         let mut house = House::of(Room::Threads, sizes(3));
         // What took nothing at all says nothing of the next.

@@ -291,6 +291,18 @@ fn a_stale_object_that_is_gone_is_forgotten() {
 }
 
 #[test]
+fn a_read_that_finds_a_stale_object_as_it_was_lets_its_pass_begin() {
+    let same = || machine("m", 1, json!({"metadata": {"finalizers": []}}));
+    let mut harness = Harness::with(vec![same()]);
+    harness.step(pending(vec![stop()]));
+    harness.refused(Failure::new(Code::Aborted, "the object has another version"));
+    harness.pass(1_000);
+    let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+    harness.reply(id, Reply::Objects(Ok(vec![same()])));
+    assert_eq!(harness.steps(), 1);
+}
+
+#[test]
 fn a_stale_object_that_another_one_replaced_leaves_the_pass_to_its_successor() {
     let mut harness = Harness::with(vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))]);
     harness.step(pending(vec![stop()]));

@@ -108,3 +108,22 @@ fn a_pass_that_ends_after_its_retry_policy_was_swapped_waits_as_the_new_one_says
     harness.decides(second, Wait::After(20_000));
     assert_eq!(harness.wait("m"), Some(20_000));
 }
+
+#[test]
+fn a_change_that_was_ignored_during_a_wait_counts_at_once_where_any_change_ends_the_new_one() {
+    for (wait, steps) in [(Wait::After(200_000), 0), (Wait::OnChange(None), 1)] {
+        let mut harness = Harness::under(retrying(), vec![machine("m", 1, json!({}))]);
+        harness.step(pending(vec![list("a=b")]));
+        harness.listed(maps(), vec![map("one", 2, json!({}))]);
+        harness.step(conclusion(json!(null), retry(), vec![0]));
+        let (id, ..) = harness.asked();
+        harness.decides(id, Wait::After(300_000));
+        harness.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
+        harness.pass(100_000);
+        assert_eq!(harness.steps(), 0);
+        harness.swaps_retry("second");
+        let (second, ..) = harness.asked();
+        harness.decides(second, wait);
+        assert_eq!(harness.steps(), steps, "{wait:?}");
+    }
+}

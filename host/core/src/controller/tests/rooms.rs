@@ -97,3 +97,25 @@ fn a_key_that_passes_too_often_is_slowed_and_says_so() {
     );
     assert_eq!(said, BTreeSet::from(["polity.dev/Slowed".to_owned()]));
 }
+
+#[test]
+fn a_write_asks_for_the_lease_only_when_there_is_a_place_for_it() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.limits.cloud_calls = 1;
+    let machines = ["a", "b", "c"].map(|name| machine(name, 1, json!({})));
+    let mut harness = Harness::under(binding, machines.to_vec());
+    harness.steps_on(&[pending(vec![stop()])]);
+    let waiting = |harness: &Harness| {
+        let of = |name| harness.view(name).map(|view| view.waiting);
+        ["a", "b", "c"].map(of)
+    };
+    harness.cloud_answers();
+    let (second, _) = harness.take("act", |call| matches!(call, Call::Cloud(_)));
+    harness.now = harness.now + (lease::DURATION - ms(1));
+    harness.reply(second, Reply::Answer(Ok(json!({}))));
+    assert_eq!(harness.cloud_calls(), 0, "it could outlast the lease");
+    let renewal = Some(WaitsFor::Renewal);
+    assert!(waiting(&harness).contains(&renewal), "{:?}", waiting(&harness));
+    harness.answer_leases();
+    assert_eq!(harness.cloud_calls(), 1);
+}
