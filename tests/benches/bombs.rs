@@ -102,8 +102,11 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
             ),
         ),
         ("schema.wasm", guests::hostile_schema(&deep(40))),
-        ("compile.wasm", guests::component_of(&guests::bomb(600_000))),
-        ("compile-more.wasm", guests::component_of(&guests::bomb(200_000))),
+        ("compile.wasm", guests::component_of(&[guests::bomb(600_000)])),
+        (
+            "compile-more.wasm",
+            guests::component_of(&[guests::bomb(200_000)]),
+        ),
     ]
 }
 

@@ -198,10 +198,12 @@ fn sleb(number: usize) -> Vec<u8> {
     bytes
 }
 
-/// A component that contains only that module.
-pub fn component_of(module: &[u8]) -> Vec<u8> {
+/// A component that contains only these modules.
+pub fn component_of(modules: &[Vec<u8>]) -> Vec<u8> {
     let mut component = b"\0asm\x0d\0\x01\0".to_vec();
-    section(&mut component, CORE_MODULE, module);
+    for module in modules {
+        section(&mut component, CORE_MODULE, module);
+    }
     component
 }
 

@@ -400,22 +400,44 @@ fn another_process_refuses_in_the_same_words() {
 #[test]
 fn compiling_that_takes_too_much_memory_is_stopped_with_its_process() {
     let sandbox = Sandbox::new(SandboxConfig {
-        compile_memory: 150 << 20,
+        compile_memory: 300 << 20,
         ..confined()
     })
     .expect("an engine");
-    let stopped = sandbox.load(&guests::component_of(&guests::bomb(600_000)));
+    let stopped = sandbox.load(&guests::component_of(&[guests::bomb(600_000)]));
     let Err(LoadError::Stopped(Stopped::Memory(most))) = stopped else {
         panic!("{:?}", stopped.map(|policy| policy.id().clone()))
     };
-    assert_eq!(most, 150 << 20);
+    assert_eq!(most, 300 << 20);
     sandbox.load(guests::hostile()).expect("others fit");
+}
+
+#[test]
+fn what_is_shipped_takes_at_most_half_of_the_memory_that_compiling_it_may_take() {
+    // Of the policies and of the drivers, the one that takes most.
+    let shipped: [&[u8]; 2] = [
+        include_bytes!(env!("GUEST_MCM_MACHINE")),
+        include_bytes!(env!("GUEST_POLITY_DRIVER_OPENSTACK")),
+    ];
+    for bytes in shipped {
+        let half = SandboxConfig {
+            compile_memory: (192 << 20) + 64 * bytes.len() as u64,
+            ..confined()
+        };
+        let loaded = Sandbox::new(half).expect("an engine").load(bytes);
+        assert!(
+            !matches!(loaded, Err(LoadError::Stopped(_))),
+            "{:?}",
+            loaded.err()
+        );
+    }
 }
 
 #[test]
 fn compiling_that_takes_too_long_is_stopped_with_its_process() {
     let sandbox = Sandbox::new(confined()).expect("an engine");
-    let bomb = guests::component_of(&guests::bomb(100_000));
+    // Each module alone takes little memory, and all of them together take long.
+    let bomb = guests::component_of(&vec![guests::bomb(20_000); 40]);
     let second = std::time::Duration::from_secs(1);
     let stopped = sandbox.load_within(&bomb, second);
     let Err(LoadError::Stopped(Stopped::Time(time))) = stopped else {

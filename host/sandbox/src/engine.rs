@@ -240,8 +240,8 @@ impl Compiled {
     }
 }
 
-/// The address space for compiling a policy of this size: two to four times as much as the shipped policies
-/// need.
+/// The address space for compiling a policy of this size: two to five times as much as the shipped policies
+/// and drivers need.
 fn compile_memory(size: usize) -> u64 {
-    (192 << 20) + 128 * size as u64
+    (384 << 20) + 128 * size as u64
 }

@@ -13,7 +13,7 @@ use polity_tests::simulation::bindings::MACHINES;
 use serde_json::{Value, json};
 
 /// Enough for the shipped policies, and little for a bomb.
-const COMPILE_MEMORY: u64 = 150 << 20;
+const COMPILE_MEMORY: u64 = 300 << 20;
 
 /// A host whose policies are compiled by processes of their own, and its folder of policies.
 struct Confining {
@@ -35,7 +35,7 @@ impl Confining {
         let confining = Confining { site, folder };
         confining.put("capv-machine.wasm", guests::capv_machine());
         confining.put("hostile.wasm", guests::hostile());
-        confining.put("bomb.wasm", &guests::component_of(&guests::bomb(600_000)));
+        confining.put("bomb.wasm", &guests::component_of(&[guests::bomb(600_000)]));
         confining.put("schema.wasm", &guests::hostile_schema(&exploding(40)));
         confining
     }
@@ -123,7 +123,7 @@ async fn bombs_hold_up_neither_the_start_nor_others_and_are_tried_again_later_ea
         panic!("{said:?}")
     };
     assert!(
-        bomb.contains("the policy was not compiled: it took more than 150 MiB of memory"),
+        bomb.contains("the policy was not compiled: it took more than 300 MiB of memory"),
         "{bomb}"
     );
     assert!(
