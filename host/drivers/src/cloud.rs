@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use polity_core::contract::driver::Manifest;
 use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
 use polity_core::time::millis;
 use polity_http::login::{At, Plan, Session, Values as Secret, added_path, log_in, log_in_by_plan};
-use polity_http::{Address, Incoming, Pace, Transport, unix_of};
+use polity_http::{Address, Pace, Transport};
 use polity_sandbox::driver::{Call, Driver, Entry, Exchange, Finding, Task};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -24,11 +24,10 @@ use crate::catalogue::{self, ManifestError};
 use crate::connection::Connection;
 use crate::effect::Sent;
 use crate::exchanged::{Ended, Exchanged, Part};
-use crate::meter;
 use crate::operation::{End, Operation};
+use crate::reached::{Reached, Spent};
 use crate::seal::{self, Values};
-use crate::traffic::{Calls, Traffic};
-use crate::unsealed::Unsealed;
+use crate::traffic::Calls;
 use crate::waits::Waits;
 
 /// An operation ends by itself this long before core cuts its call.
@@ -54,66 +53,6 @@ pub struct DriverCloud {
     next: AtomicU64,
 }
 
-/// The parts of a connection that each operation needs.
-pub(crate) struct Reached {
-    pub(crate) driver: Arc<Driver>,
-    pub(crate) manifest: Manifest,
-    pub(crate) connection: Connection,
-    /// The validators of the catalogue's answer schemas, by operation.
-    pub(crate) answers: BTreeMap<String, Validator>,
-    pub(crate) pace: Arc<Pace>,
-    clock: Arc<dyn Clock>,
-    /// How far the server's clock is ahead of the host's, in milliseconds.
-    ahead: AtomicI64,
-    spent: Mutex<BTreeMap<String, Spent>>,
-    pub(crate) traffic: Traffic,
-    pub(crate) unsealed: Unsealed,
-}
-
-/// The costs of the driver for one operation, summed over all its calls.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Spent {
-    /// How often the driver was called.
-    pub steps: u64,
-    /// Fuel of the sandbox.
-    pub fuel: u64,
-    /// Time on a thread.
-    pub took: Duration,
-}
-
-impl Reached {
-    /// Adds the cost of one step of the driver.
-    pub(crate) fn spends(&self, operation: &str, fuel: u64, took: Duration) {
-        meter::spend(fuel);
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        let spent = spent.entry(operation.to_owned()).or_default();
-        spent.steps += 1;
-        spent.fuel = spent.fuel.saturating_add(fuel);
-        spent.took += took;
-    }
-
-    /// The server's time in Unix milliseconds.
-    pub(crate) fn server_time(&self) -> u64 {
-        self.clock
-            .now_ms()
-            .saturating_add_signed(self.ahead.load(Ordering::Relaxed))
-    }
-
-    /// Learns the server's time from the date of a response.
-    pub(crate) fn learn_time(&self, response: &Incoming) {
-        if let Some(said) = response.date() {
-            let ahead = i64::try_from(said).unwrap_or(0) - i64::try_from(self.clock.now_ms()).unwrap_or(0);
-            self.ahead.store(ahead, Ordering::Relaxed);
-        }
-    }
-}
-
-/// The pause that a server asks for, in seconds or as an HTTP date.
-pub(crate) fn pause(said: &str, now: u64) -> Option<Duration> {
-    let seconds = said.trim().parse().ok().map(Duration::from_secs);
-    seconds.or_else(|| Some(Duration::from_millis(unix_of(said)?.saturating_sub(now))))
-}
-
 impl DriverCloud {
     /// Reads the driver's manifest, and checks the connection against it.
     pub fn new(
@@ -126,18 +65,14 @@ impl DriverCloud {
         let catalogue = catalogue::catalogue(&manifest)?;
         check_addresses(&manifest, &connection)?;
         Ok(DriverCloud {
-            reached: Reached {
-                answers: answers(&catalogue)?,
+            reached: Reached::new(
                 driver,
                 manifest,
                 connection,
+                answers(&catalogue)?,
                 pace,
-                clock: clock.clone(),
-                ahead: AtomicI64::new(0),
-                spent: Mutex::default(),
-                traffic: Traffic::default(),
-                unsealed: Unsealed::default(),
-            },
+                clock.clone(),
+            ),
             catalogue: Arc::new(catalogue),
             clock,
             own: tokio::sync::Mutex::default(),
@@ -173,11 +108,7 @@ impl DriverCloud {
 
     /// The costs of the driver, by operation.
     pub fn spent(&self) -> BTreeMap<String, Spent> {
-        self.reached
-            .spent
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.reached.spent()
     }
 
     /// How many requests were sent to its servers, and the class of requests (server, place, reads or changes) that a server
@@ -634,23 +565,5 @@ impl Cloud for DriverCloud {
 
     fn adapter(&self) -> Option<&dyn Any> {
         Some(self)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_asks_for_a_pause_in_seconds_or_until_a_date() {
-        let noon = 1_795_435_200_000;
-        for (said, expected) in [
-            ("7", Some(7)),
-            ("Mon, 23 Nov 2026 12:00:30 GMT", Some(30)),
-            ("Mon, 23 Nov 2026 11:00:00 GMT", Some(0)),
-            ("soon", None),
-        ] {
-            assert_eq!(pause(said, noon), expected.map(Duration::from_secs), "{said}");
-        }
     }
 }

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::effect;
-use crate::operation::STEPS;
+
+/// The most calls of a driver for one operation.
+pub(crate) const STEPS: usize = 32;
 
 /// A part of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

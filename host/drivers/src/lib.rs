@@ -4,6 +4,7 @@
 //! CloudRequest → cloud.rs → operation.rs ⇄ the driver (polity-sandbox): which requests to send, what responses mean
 //!                               ├ check.rs    which requests a driver may make
 //!                               ├ seal.rs     values of sealed arguments
+//!                               ├ reached.rs  the driver and its server, which all operations share
 //!                               ├ polity-http login, signature, connection
 //!                               ├ effect.rs   what a failure may have changed
 //!                               └ exchanged.rs the exchanges that are stored, to replay them to another driver
@@ -20,14 +21,16 @@ mod effect;
 mod exchanged;
 mod meter;
 mod operation;
+mod reached;
 mod seal;
 mod traffic;
 mod unsealed;
 mod waits;
 
 pub use catalogue::{ManifestError, answer_schema};
-pub use cloud::{DriverCloud, Spent};
+pub use cloud::DriverCloud;
 pub use connection::{Connection, Credentials, CurrentTransport, Rates};
 pub use exchanged::{Difference, Ended, Exchanged, Keeps, Part};
 pub use meter::metered;
+pub use reached::Spent;
 pub use traffic::Calls;

@@ -16,13 +16,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::check::{self, Checked};
-use crate::cloud::{Reached, pause};
 use crate::effect::{self, Sent};
-use crate::exchanged::Part;
+use crate::exchanged::{Part, STEPS};
+use crate::reached::{Reached, pause};
 use crate::seal::{self, Values};
 
-/// The most calls of a driver for one operation.
-pub(crate) const STEPS: usize = 32;
 /// The most requests of one operation.
 const REQUESTS: usize = 64;
 /// The most bytes of all responses of an operation together.
