@@ -16,6 +16,11 @@ use polity_tests::guests;
 use polity_tests::host_fixture::{machine, machines, thing, things};
 use polity_tests::host_harness::Site;
 use serde_json::{Value, json};
+use tikv_jemallocator::Jemalloc;
+
+/// The allocator of the host's own binary.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// The threads that call policies.
 const THREADS: usize = 8;
