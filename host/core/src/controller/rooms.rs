@@ -613,30 +613,19 @@ mod tests {
 
     #[test]
     fn long_steps_leave_a_thread_free_and_short_ones_fill_it() {
-        let mut house = House::of(Room::Threads, sizes(2));
-        for queue in ["long", "longer"] {
-            house.come(queue, 1);
-            let reservation = house.begin().remove(0);
-            house.end(reservation, 20 * LONG);
+        for cost in [20 * LONG, LONG] {
+            let mut house = House::of(Room::Threads, sizes(2));
+            for queue in ["long", "longer"] {
+                house.come(queue, 1);
+                let reservation = house.begin().remove(0);
+                house.end(reservation, cost);
+            }
+            house.come("long", 5);
+            house.come("longer", 5);
+            assert_eq!(house.begin().len(), 1, "{cost}");
+            house.come("short", 20);
+            assert_eq!(house.begin().len(), 20, "{cost}");
         }
-        house.come("long", 5);
-        house.come("longer", 5);
-        assert_eq!(house.begin().len(), 1);
-        house.come("short", 20);
-        assert_eq!(house.begin().len(), 20);
-    }
-
-    #[test]
-    fn a_step_that_is_just_long_leaves_a_thread_free_too() {
-        let mut house = House::of(Room::Threads, sizes(2));
-        for queue in ["long", "longer"] {
-            house.come(queue, 1);
-            let reservation = house.begin().remove(0);
-            house.end(reservation, LONG);
-        }
-        house.come("long", 1);
-        house.come("longer", 1);
-        assert_eq!(house.begin().len(), 1);
     }
 
     #[test]
