@@ -24,6 +24,7 @@ mod deciding;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod frame;
+mod own;
 mod pending;
 mod publishing;
 mod resolving;
@@ -38,7 +39,7 @@ use std::time::Duration;
 use crate::binding::Binding;
 use crate::call::{Call, Reply, Scope};
 use crate::contract::{Failure, ObjectRef, Role};
-use crate::controller::cache::Cache;
+use crate::controller::cache::{Cache, Change};
 use crate::controller::journals::Journals;
 use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
@@ -160,17 +161,23 @@ pub(crate) enum Command {
     AwaitRoom(Room),
     /// Take a lock that no pass holds.
     Lock(String),
-    /// Enter an object into the cache that this pass read from the API server.
-    Saw(Object),
-    /// Enter an object into the cache that this pass wrote, the primary or another one. This enqueues other keys,
-    /// not the key of the pass.
-    Wrote(Object),
+    /// Enter objects into the cache that this pass read from the API server, to answer a question or for itself. All
+    /// other answers of the pass may be outdated by them.
+    Saw {
+        objects: Vec<Object>,
+        answers: Option<Questions>,
+    },
+    /// Enter an object into the cache that this pass wrote, the primary or another one. What is its own doing is no
+    /// news to the pass.
+    Wrote { object: Object, own: Vec<Change> },
     /// Remove an object with this uid from the cache.
-    Gone(ObjectRef, String),
+    Gone {
+        object: ObjectRef,
+        uid: String,
+        own: Vec<Change>,
+    },
     /// Release all locks of the pass before it has ended.
     Unlock,
-    /// Remove the primary from the cache.
-    PrimaryGone(Object),
     /// Report something on the binding of the pass.
     Report(Report),
 }

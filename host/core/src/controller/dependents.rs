@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::cache::{Change, Lookup, selects};
 use super::keys::{KeyState, Waiting};
+use super::passes::Running;
 use super::{Controller, Guard};
 use crate::binding::KindGrant;
 use crate::call::Scope;
@@ -122,9 +123,9 @@ impl<'a> Seen<'a> {
 }
 
 impl Controller {
-    /// Enqueues the keys whose last pass used an answer that the change alters, except for the key that made the
-    /// change itself.
-    pub(super) fn enqueue_dependents(&mut self, change: &Change, own: Option<&Key>) {
+    /// Enqueues the keys whose last pass used an answer that the change alters. A key whose pass is in flight is
+    /// enqueued at the end of that pass, if the change was news to it.
+    pub(super) fn enqueue_dependents(&mut self, change: &Change) {
         let Some(dependents) = self.dependents.get(&change.scope) else {
             return;
         };
@@ -132,10 +133,15 @@ impl Controller {
             return;
         }
         let mut seen = Seen::new(change, self.digest_key);
-        for key in dependents.keys.iter().filter(|key| own != Some(*key)) {
+        for key in &dependents.keys {
             let running = self.keys.get(key).and_then(|state| state.running);
             if let Some((_, pass)) = running.and_then(|id| self.passes.get_mut(&id)) {
-                note(&mut pass.work, pass.frame.snapshot.as_ref(), &mut seen);
+                note(
+                    &mut pass.work,
+                    pass.frame.snapshot.as_ref(),
+                    [Some(&mut seen), None],
+                    None,
+                );
             }
         }
         let is_synced = self.cache.is_synced(&change.scope);
@@ -146,7 +152,7 @@ impl Controller {
             for Asked { grant, keys } in all {
                 let [before, after] = seen.digests(&asked.1, grant);
                 let is_concerned = before != after || !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
-                for key in keys.iter().filter(|key| is_concerned && own != Some(*key)) {
+                for key in keys.iter().filter(|_| is_concerned) {
                     let state = self.keys.get_mut(key);
                     let is_other = state.is_some_and(|state| {
                         let is_other = state.count_in(asked, &mut seen);
@@ -166,6 +172,32 @@ impl Controller {
             if self.keys.get(&key).is_some_and(|state| waits(state)) {
                 self.enqueue(&key, Cause::Dependency(moved_by.clone()));
             }
+        }
+    }
+
+    /// Notes in a pass what it read: all its answers but the one to the question `answers` may be outdated by it.
+    pub(super) fn note_read(&self, running: &mut Running, changes: &[Change], answers: Option<&Questions>) {
+        for change in changes {
+            let mut seen = Seen::new(change, self.digest_key);
+            let primary = running.frame.snapshot.as_ref();
+            note(&mut running.work, primary, [Some(&mut seen), None], answers);
+        }
+    }
+
+    /// Notes in a pass what its write showed, without what the write changed by itself.
+    pub(super) fn note_write(&self, running: &mut Running, changes: &[Change], own: &[Change]) {
+        let seen = |change| Seen::new(change, self.digest_key);
+        for own in own {
+            // A watch may have shown the write before. Then the write changes nothing in the cache any more.
+            let change = changes.iter().find(|change| change.scope == own.scope);
+            let (mut change, mut own) = (change.map(seen), seen(own));
+            let primary = running.frame.snapshot.as_ref();
+            note(
+                &mut running.work,
+                primary,
+                [change.as_mut(), Some(&mut own)],
+                None,
+            );
         }
     }
 
@@ -302,22 +334,35 @@ impl KeyState {
     }
 }
 
-/// Notes what a watch shows of what a pass has used: it may be its own write, or somebody else's.
-fn note(work: &mut Work, primary: Option<&Object>, seen: &mut Seen<'_>) {
-    let change = seen.change;
+/// Notes a change of an object in the answers that a pass used, without what the pass did itself: `[change, own]`.
+/// Differences add up, so it does not matter which of them is known first.
+fn note(
+    work: &mut Work,
+    primary: Option<&Object>,
+    mut seen: [Option<&mut Seen<'_>>; 2],
+    answers: Option<&Questions>,
+) {
     let mut is_concerned = false;
-    for ((_, question), dependency) in &mut work.dependencies {
-        if dependency.scope == change.scope {
-            let before = dependency.moved;
-            seen.count_in(&mut dependency.moved, question, &dependency.grant, primary);
-            is_concerned |= before != dependency.moved;
-        }
-    }
-    if let Some(object) = change.after.as_ref().or(change.before.as_ref())
-        && is_concerned
+    for (asked, dependency) in work
+        .dependencies
+        .iter_mut()
+        .filter(|(asked, _)| answers != Some(*asked))
     {
-        let shown = (change.scope.clone(), object.uid().to_owned(), object.version());
-        work.shown.insert(shown);
-        work.moved_by = Some(object.reference());
+        let before = dependency.moved;
+        let mut moved = [Moved::default(); 2];
+        for (seen, moved) in seen.iter_mut().zip(&mut moved) {
+            if let Some(seen) = seen.as_mut().filter(|seen| seen.change.scope == dependency.scope) {
+                seen.count_in(moved, &asked.1, &dependency.grant, primary);
+            }
+        }
+        dependency.moves(moved);
+        is_concerned |= before != dependency.moved;
+    }
+    if is_concerned {
+        let objects = seen
+            .iter()
+            .flatten()
+            .flat_map(|seen| [&seen.change.after, &seen.change.before]);
+        work.moved_by = objects.flatten().next().map(Object::reference);
     }
 }

@@ -59,7 +59,7 @@ impl Controller {
         if !self.keys.contains_key(&key) {
             self.out.push(Output::Forgotten(key.clone()));
         }
-        self.requeue_if_changed(&key, matches!(outcome, Outcome::Discarded(_)));
+        self.requeue_if_changed(&key, uses_answers(&outcome));
         self.reschedule_what_ended_late(&key, &frame.binding);
         self.wait_for_locks(&key, busy);
     }
@@ -86,9 +86,7 @@ impl Controller {
         if outcome.is_concluded() {
             state.faults = 0;
         }
-        // The answers of a conclusion that could not be written still count: a change of one of them must requeue the
-        // key.
-        if outcome.is_concluded() || matches!(outcome, Outcome::Failed(_)) {
+        if uses_answers(outcome) {
             let used: Arc<[_]> = std::mem::take(&mut work.dependencies).into_iter().collect();
             state.moved = used.iter().map(|(_, dependency)| dependency.moved).collect();
             state.moved_by = work.moved_by.take();
@@ -189,6 +187,12 @@ impl Controller {
             }
         }
     }
+}
+
+/// Whether the key depends on the answers of a pass that ended like this. Those of a conclusion that could not be
+/// written count, too: a change of one of them must requeue the key.
+fn uses_answers(outcome: &Outcome) -> bool {
+    outcome.is_concluded() || matches!(outcome, Outcome::Failed(_))
 }
 
 impl KeyState {

@@ -1,6 +1,5 @@
 //! Passes in flight: hands each event to the phase of its pass and performs the commands that the phase returns.
 
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -9,13 +8,12 @@ use super::keys::KeyState;
 use super::{Controller, Guard, LastFault, Output};
 use crate::binding::Binding;
 use crate::call::Scope;
-use crate::contract::Kind;
 use crate::controller::cache::{Change, Lookup};
 use crate::key::{Key, ObjectKey, PassId};
-use crate::object::{Object, ResourceVersion};
+use crate::object::Object;
 use crate::reconcile::{
-    CLUSTER_LONGEST, Command, Context, Dependency, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report,
-    View, Work, host_defect, primary_scope, primary_scopes, start,
+    CLUSTER_LONGEST, Command, Context, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report, View, Work,
+    host_defect, primary_scope, primary_scopes, start,
 };
 use crate::record::Outcome;
 use crate::time::Now;
@@ -274,33 +272,25 @@ impl Controller {
             Command::Lock(name) => {
                 self.locks.take(binding, &running.frame.tenant, &name, id);
             }
-            Command::Saw(object) => {
-                let changes = self.cache.own_write(&object);
-                self.on_changes(changes, self.own(&running.frame).as_ref());
+            Command::Saw { objects, answers } => {
+                let changes = objects.iter().flat_map(|object| self.cache.own_write(object));
+                let changes: Vec<Change> = changes.collect();
+                self.on_changes(&changes);
+                self.note_read(running, &changes, answers.as_ref());
             }
-            Command::Wrote(object) => {
+            Command::Wrote { object, own } => {
                 let changes = self.enter(&object);
-                self.on_changes(changes, self.own(&running.frame).as_ref());
-                self.absorb(running, &object.kind(), object.uid(), object.version());
+                self.on_changes(&changes);
+                self.note_write(running, &changes, &own);
             }
-            Command::Gone(object, uid) => {
+            Command::Gone { object, uid, own } => {
                 let changes = self.cache.own_delete(&object, &uid);
-                self.on_changes(changes, self.own(&running.frame).as_ref());
-                self.absorb(running, &object.kind, &uid, ResourceVersion(u64::MAX));
+                self.on_changes(&changes);
+                self.note_write(running, &changes, &own);
             }
             Command::Unlock => self.unlock(id),
-            Command::PrimaryGone(object) => {
-                let changes = self.cache.own_delete(&object.reference(), object.uid());
-                self.on_changes(changes, Some(&running.frame.key));
-            }
             Command::Report(report) => self.report(&running.frame.key.clone(), report),
         }
-    }
-
-    /// The key that is not requeued by the writes of this pass: the key of the pass itself.
-    fn own(&self, frame: &Frame) -> Option<Key> {
-        let guarded = self.guards.stand(Guard::OwnWritesEnqueueNothing);
-        guarded.then(|| frame.key.clone())
     }
 
     fn enter(&mut self, object: &Object) -> Vec<Change> {
@@ -317,19 +307,6 @@ impl Controller {
         }
         let dependents = self.dependents.entry(scope).or_default();
         dependents.keys.insert(frame.key.clone());
-    }
-
-    /// Accepts the present state of the used answers as known after the pass wrote an object, so that its own write
-    /// does not requeue its key. Scopes in which a watch showed a change that the pass did not write are left out:
-    /// that change must requeue the key. A watch may show the write before its reply arrives. The reply then changes
-    /// nothing in the cache, and the write still counts as known.
-    fn absorb(&self, running: &mut Running, kind: &Kind, uid: &str, version: ResourceVersion) {
-        let work = &mut running.work;
-        work.shown.retain(|(_, shown, at)| shown != uid || *at > version);
-        let disturbed: BTreeSet<&Scope> = work.shown.iter().map(|(scope, ..)| scope).collect();
-        let is_touched = |dep: &Dependency| dep.scope.kind == *kind && !disturbed.contains(&dep.scope);
-        let touched = work.dependencies.values_mut().filter(|dep| is_touched(dep));
-        touched.for_each(Dependency::absorb);
     }
 
     /// Enters a report of a pass into the health of its binding.

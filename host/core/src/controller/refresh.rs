@@ -103,7 +103,7 @@ impl Controller {
                 state.freshness = Freshness::default();
                 for fresh in found {
                     let changes = self.cache.own_write(&fresh);
-                    self.on_changes(changes, None);
+                    self.on_changes(&changes);
                 }
                 return self.start_soon(key);
             }
@@ -113,7 +113,7 @@ impl Controller {
         if failure.code == Code::NotFound {
             state.freshness = Freshness::default();
             let changes = self.cache.own_delete(object, uid);
-            self.on_changes(changes, None);
+            self.on_changes(&changes);
             return self.start_soon(key);
         }
         state.freshness.failures = state.freshness.failures.saturating_add(1);

@@ -200,10 +200,10 @@ impl Controller {
         self.enqueue(key, Cause::Dependency(moved_by));
     }
 
-    /// Enqueues a key after its pass if something changed during the pass. A discarded pass keeps the dependencies of
-    /// the pass before it. A difference in them does not show a change during this pass, so they are not compared;
-    /// the next try is near anyway.
-    pub(super) fn requeue_if_changed(&mut self, key: &Key, discarded: bool) {
+    /// Enqueues a key after its pass if something changed during the pass. If the pass used no answers, the key keeps
+    /// the dependencies of the pass before it. A difference in them does not show a change during this pass, so they
+    /// are not compared; the next try is near anyway.
+    pub(super) fn requeue_if_changed(&mut self, key: &Key, has_used: bool) {
         let Some(state) = self.keys.get(key) else { return };
         let Some(binding) = self.bindings.get(&key.binding).cloned() else {
             return self.forget(key);
@@ -226,7 +226,7 @@ impl Controller {
             let cause = cause_of(state, now.as_ref());
             return self.enqueue(key, cause);
         }
-        if waits == Waiting::ForAnyChange && !discarded && self.dependency_changed(key) {
+        if waits == Waiting::ForAnyChange && has_used && self.dependency_changed(key) {
             return self.enqueue_by_dependency(key);
         }
         // What is left is a lock that came free during the pass: `wait_for_locks` checks the locks.
@@ -240,7 +240,7 @@ impl Controller {
     pub(super) fn on_watch_event(&mut self, scope: &Scope, event: WatchEvent) {
         let listed = matches!(event, WatchEvent::Listed { .. });
         let changes = self.cache.observe(scope, event);
-        self.on_changes(changes, None);
+        self.on_changes(&changes);
         if !listed {
             return;
         }
@@ -286,15 +286,15 @@ impl Controller {
         }
     }
 
-    /// Enqueues the keys that see one of these changes, except for the key that made them itself.
-    pub(super) fn on_changes(&mut self, changes: Vec<Change>, own: Option<&Key>) {
+    /// Enqueues the keys that see one of these changes and have no pass in flight.
+    pub(super) fn on_changes(&mut self, changes: &[Change]) {
         for change in changes {
-            self.enqueue_primary(&change, own);
-            self.enqueue_dependents(&change, own);
+            self.enqueue_primary(change);
+            self.enqueue_dependents(change);
         }
     }
 
-    fn enqueue_primary(&mut self, change: &Change, own: Option<&Key>) {
+    fn enqueue_primary(&mut self, change: &Change) {
         let bindings: Vec<Arc<Binding>> = self
             .bindings
             .values()
@@ -309,7 +309,7 @@ impl Controller {
                 }
                 continue;
             };
-            if own == Some(&key) || state.running.is_some() {
+            if state.running.is_some() {
                 continue;
             }
             match &change.after {

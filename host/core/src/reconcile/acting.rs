@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::frame::primary_scope;
+use super::own::Before;
 use super::pending::Pending;
 use super::publishing::Ended;
 use super::role::RoleRun;
@@ -45,6 +46,8 @@ struct ActSlot {
     prepared: Option<Prepared>,
     /// For a create: the key of its entry in `status.pending`.
     entry: Option<String>,
+    /// For an act on another object: the object as it was when the act was sent.
+    before: Before,
     answer: Option<Answer>,
 }
 
@@ -77,6 +80,7 @@ impl Acting {
             act,
             prepared: None,
             entry: None,
+            before: Before::default(),
             answer: None,
         };
         Acting {
@@ -120,8 +124,7 @@ impl Acting {
                 self.on_performed(index, answer, context)
             }
             (ActStep::Performing(index, Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
-                let act = &self.acts[index].act;
-                let answer = found.map(|left| other_written(act, left.first(), context));
+                let answer = found.map(|left| other_written(&self.acts[index], left.first(), context));
                 self.on_performed(index, answer, context)
             }
             (ActStep::Performing(index, Gate::Sent), PhaseEvent::Cut(_)) => {
@@ -409,6 +412,7 @@ impl Acting {
             Err(outcome) => return self.stop(outcome, context),
         };
         if gate == Gate::Sent {
+            self.acts[index].before = context.before(&self.acts[index].act);
             context.work.acted = true;
             context.report(Report::Acted);
             if let Some(history) = key.and_then(|key| context.work.histories.get_mut(&key)) {
@@ -606,12 +610,17 @@ fn call_of(
 
 /// Enters the result of an act into the cache, which enqueues other keys but not this one. The policy gets uid,
 /// version and generation, but never content.
-fn other_written(act: &Act, left: Option<&Object>, context: &mut Context<'_>) -> Value {
+fn other_written(slot: &ActSlot, left: Option<&Object>, context: &mut Context<'_>) -> Value {
+    let ActSlot { act, before, .. } = slot;
+    let own = context.own_changes(act, before, left);
     match (act, left) {
-        (_, Some(object)) => context.command(Command::Wrote(object.clone())),
+        (_, Some(object)) => context.command(Command::Wrote {
+            object: object.clone(),
+            own,
+        }),
         (Act::Delete(act), None) => {
-            let uid = act.precondition.uid.clone();
-            context.command(Command::Gone(act.object.clone(), uid));
+            let (object, uid) = (act.object.clone(), act.precondition.uid.clone());
+            context.command(Command::Gone { object, uid, own });
         }
         _ => {}
     }

@@ -446,9 +446,11 @@ impl Look {
 
     /// Handles a list of the API server. Its objects enter the cache, so that later answers are not older.
     fn read_list(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
-        for object in &objects {
-            context.command(Command::Saw(object.clone()));
-        }
+        let answers = Some(self.asked.clone());
+        context.command(Command::Saw {
+            objects: objects.clone(),
+            answers,
+        });
         self.render(slot, objects, room, context)
     }
 
@@ -521,7 +523,8 @@ impl Look {
             context,
         );
         if let Some(found) = found {
-            context.command(Command::Saw(found));
+            let (objects, answers) = (vec![found], Some(self.asked.clone()));
+            context.command(Command::Saw { objects, answers });
         }
         answer
     }
@@ -1086,7 +1089,9 @@ mod tests {
         let (flow, _) = fixture.requests(vec![config_map(true)]);
         let (_, commands) = fixture.go_on(flow, found(Ok(site("s"))));
         assert!(
-            commands.iter().any(|command| matches!(command, Command::Saw(_))),
+            commands
+                .iter()
+                .any(|command| matches!(command, Command::Saw { .. })),
             "{commands:?}"
         );
     }

@@ -90,10 +90,12 @@ impl Dependency {
         }
     }
 
-    /// Takes the changes so far as known, so that they no longer count as changes.
-    pub(crate) fn absorb(&mut self) {
-        self.count = self.count.saturating_add_signed(self.moved.count);
-        self.moved = Moved::default();
+    /// Enters how a change altered the answer, and what of it the pass did itself. The pass knows the latter, so it
+    /// counts as if it had been answered.
+    pub(crate) fn moves(&mut self, [moved, own]: [Moved; 2]) {
+        self.count = self.count.saturating_add_signed(own.count);
+        self.moved.sum = self.moved.sum.wrapping_add(moved.sum).wrapping_sub(own.sum);
+        self.moved.count += moved.count - own.count;
     }
 
     /// Whether the answer of the question has changed. A list that was too long and still is too long has the same
@@ -235,8 +237,7 @@ mod tests {
             );
             let lock = Question::Lock("one".into());
             assert_eq!(dependency.is_other(&lock, moved), moved != Moved::default());
-            dependency.moved = moved;
-            dependency.absorb();
+            dependency.moves([moved, moved]);
             assert_eq!(dependency.count, count.saturating_add_signed(moved.count));
             assert_eq!(dependency.moved, Moved::default());
         }

@@ -332,7 +332,10 @@ impl Publishing {
         }
         let is_news = self.is_news(part, &fresh, context);
         // This object may be newer than the watch. A later pass must not see an older one.
-        context.command(Command::Saw(fresh.clone()));
+        context.command(Command::Saw {
+            objects: vec![fresh.clone()],
+            answers: None,
+        });
         let before = context.work.current.replace(fresh.clone());
         context.work.behind = None;
         self.what.rebases += 1;
@@ -386,8 +389,9 @@ impl Publishing {
     /// Handles a missing object. After the removal of the last finalizer, that is success.
     fn on_gone(self, part: Part, context: &mut Context<'_>) -> Flow {
         if let Some(current) = &context.work.current {
-            let current = current.clone();
-            context.command(Command::PrimaryGone(current));
+            let (object, uid) = (current.reference(), current.uid().to_owned());
+            let own = Vec::new();
+            context.command(Command::Gone { object, uid, own });
         }
         match part {
             Part::Finalizer => Flow::End(self.what.ended),

@@ -33,10 +33,7 @@ pub(crate) struct Work {
     pub(crate) dependencies: Dependencies,
     /// The scopes that the pass asked for, whether it used the answers or not.
     pub(crate) looked_at: BTreeSet<Scope>,
-    /// Versions of objects that the pass used and that watches showed during the pass, by scope, uid and version.
-    /// Some may come from this pass, others from other writers.
-    pub(crate) shown: BTreeSet<(Scope, String, ResourceVersion)>,
-    /// The last changed object among those that the pass used.
+    /// The last object among those that the pass used which another writer changed since.
     pub(crate) moved_by: Option<ObjectRef>,
     pub(crate) writes: Vec<WriteRecord>,
     /// The version of the primary on which a write failed or had an unknown result, if the pass has not read the
@@ -213,8 +210,9 @@ impl Context<'_> {
             _ => None,
         };
         let object = answer?;
-        self.command(Command::Wrote(object.clone()));
-        self.work.current = Some(object);
+        let before = self.work.current.replace(object.clone());
+        let own = self.own_change(before.as_ref(), &object);
+        self.command(Command::Wrote { object, own });
         Ok(())
     }
 }

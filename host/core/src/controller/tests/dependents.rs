@@ -1,6 +1,8 @@
 //! Tests of the changes that enqueue a key, and of those that do not.
 
 use super::*;
+use crate::binding::Grant;
+use crate::contract::{Document, ObjectCreate, ObjectPatch};
 
 /// A question for one of the ConfigMaps.
 fn get(name: &str) -> Request {
@@ -15,19 +17,23 @@ fn get(name: &str) -> Request {
 
 #[test]
 fn what_a_pass_deletes_is_no_news_to_it_and_what_changes_beside_it_is() {
-    let deleting = json!({"data": {"x": "3"}, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}});
-    let held = map("one", 5, deleting);
+    let held = |data: &str| {
+        let metadata = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]});
+        map("one", 5, json!({"data": {"x": data}, "metadata": metadata}))
+    };
     let other = map("two", 4, json!({"data": {"x": "2"}}));
     for (shown, left, is_news) in [
         (vec![], vec![], false),
         (vec![other.clone()], vec![], true),
-        (vec![], vec![held.clone()], false),
-        (vec![held.clone()], vec![held.clone()], false),
-        (vec![other], vec![held], true),
+        (vec![], vec![held("1")], false),
+        (vec![held("1")], vec![held("1")], false),
+        (vec![], vec![held("2")], true),
+        (vec![other], vec![held("1")], true),
     ] {
         let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
         harness.step(pending(vec![list("a=b")]));
-        harness.listed(maps(), vec![map("one", 2, json!({})), map("two", 3, json!({}))]);
+        let one = map("one", 2, json!({"metadata": {"finalizers": ["a/b"]}}));
+        harness.listed(maps(), vec![one, map("two", 3, json!({}))]);
         harness.step(pending(vec![delete("one")]));
         for shown in &shown {
             harness.shown(maps(), shown.clone());
@@ -36,6 +42,136 @@ fn what_a_pass_deletes_is_no_news_to_it_and_what_changes_beside_it_is() {
         harness.reply(id, Reply::Objects(Ok(left.clone())));
         harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
         assert_eq!(harness.steps(), usize::from(is_news), "{shown:?} {left:?}");
+    }
+}
+
+#[test]
+fn what_a_pass_patches_is_no_news_to_it_and_what_another_wrote_before_it_is() {
+    let one = |version: u64, data: Value| map("one", version, json!({"data": data}));
+    let (theirs, ours) = (json!({"x": "2"}), json!({"y": "1"}));
+    let both = json!({"x": "2", "y": "1"});
+    for (pinned, shown, left, is_news) in [
+        (false, vec![], one(3, ours.clone()), false),
+        (false, vec![], one(4, both.clone()), true),
+        (false, vec![one(3, theirs.clone())], one(4, both.clone()), true),
+        (false, vec![one(4, both.clone())], one(4, both.clone()), true),
+        (false, vec![one(3, ours.clone())], one(3, ours.clone()), false),
+        // Another one wrote, and wrote back what stood before.
+        (
+            false,
+            vec![one(3, theirs), one(5, ours.clone())],
+            one(5, ours.clone()),
+            false,
+        ),
+        // Another one wrote after it.
+        (
+            false,
+            vec![one(3, ours.clone()), one(4, both.clone())],
+            one(3, ours),
+            true,
+        ),
+        // The API server fills a default in, on top of the version that the pass names: nobody else has written.
+        (true, vec![], one(3, both.clone()), false),
+        (true, vec![one(3, both.clone())], one(3, both), false),
+        // Nothing changes.
+        (false, vec![], one(2, json!({})), false),
+    ] {
+        let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}},
+            {"patch": {"apiVersion": "v1", "kind": "ConfigMap"}}]);
+        let grants = serde_json::from_value(grants).expect("grants");
+        let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+        let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
+        harness.step(pending(vec![list("a=b")]));
+        harness.listed(maps(), vec![one(2, json!({}))]);
+        let patch = ObjectPatch {
+            object: one(2, json!({})).reference(),
+            precondition: Precondition {
+                uid: "uid-one".into(),
+                resource_version: pinned.then(|| "2".into()),
+            },
+            subresource: None,
+            patch: json!({"data": {"y": "1"}}).to_string().into(),
+        };
+        harness.step(pending(vec![Request::Act(Act::Patch(patch))]));
+        let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
+        for shown in &shown {
+            harness.shown(maps(), shown.clone());
+        }
+        harness.reply(id, Reply::Objects(Ok(vec![left.clone()])));
+        harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+        let case = format!("{pinned} {shown:?} {left:?}");
+        assert_eq!(harness.steps(), usize::from(is_news), "{case}");
+        if !is_news {
+            harness.shown(maps(), left);
+            assert_eq!(harness.steps(), 0, "{case}");
+        }
+    }
+}
+
+#[test]
+fn what_a_pass_creates_is_no_news_to_it_and_counts_in_its_list() {
+    let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}},
+        {"create": {"apiVersion": "v1", "kind": "ConfigMap"}}]);
+    let grants: Vec<Grant> = serde_json::from_value(grants).expect("grants");
+    let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+    let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
+    let mut asked = list("a=b");
+    if let Request::Ask(Ask {
+        question: Question::Objects(query),
+        ..
+    }) = &mut asked
+    {
+        query.limit = 1;
+    }
+    harness.step(pending(vec![asked]));
+    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    let two = map("two", 3, json!({}));
+    let object = Document::from(two.json().clone());
+    let create = ObjectCreate {
+        cluster: None,
+        object,
+    };
+    harness.step(pending(vec![Request::Act(Act::Create(create))]));
+    let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
+    harness.reply(id, Reply::Objects(Ok(vec![two.clone()])));
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+    harness.shown(maps(), two);
+    assert_eq!(harness.steps(), 0, "the pass knows what it created");
+    harness.shown(maps(), map("three", 4, json!({})));
+    assert_eq!(harness.steps(), 0, "the list was too long before");
+}
+
+#[test]
+fn what_a_pass_creates_in_place_of_one_that_a_watch_shows_still_is_no_news_to_it() {
+    for gone in [false, true] {
+        let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}},
+            {"create": {"apiVersion": "v1", "kind": "ConfigMap"}}]);
+        let grants = serde_json::from_value(grants).expect("grants");
+        let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+        let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
+        harness.step(pending(vec![list("a=b")]));
+        let old = map("one", 2, json!({}));
+        harness.listed(maps(), vec![old]);
+        let new = map(
+            "one",
+            4,
+            json!({"data": {"x": "2"}, "metadata": {"uid": "another"}}),
+        );
+        let object = Document::from(new.json().clone());
+        let create = ObjectCreate {
+            cluster: None,
+            object,
+        };
+        harness.step(pending(vec![Request::Act(Act::Create(create))]));
+        let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
+        if gone {
+            let (scope, event) = (maps(), WatchEvent::Deleted(map("one", 3, json!({}))));
+            harness.feed(Input::Watched { scope, event });
+        }
+        harness.reply(id, Reply::Objects(Ok(vec![new.clone()])));
+        harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+        harness.shown(maps(), new);
+        assert_eq!(harness.steps(), 0, "{gone}");
     }
 }
 
@@ -258,4 +394,30 @@ fn what_the_last_pass_used_and_a_watch_knows_takes_the_next_one_no_step() {
     assert_eq!(steps, [2, 1]);
     let causes = &harness.records[1].causes;
     assert_eq!(*causes, [Cause::Dependency(Some(changed.reference()))]);
+}
+
+#[test]
+fn a_read_of_the_api_server_that_shows_an_older_answer_of_its_pass_to_be_outdated_enqueues_its_key() {
+    for (projection, newer, steps) in [
+        ("metadata.name", json!({"data": {"x": "2"}}), 1),
+        ("data", json!({"data": {"x": "2"}}), 1),
+        ("data", json!({"metadata": {"annotations": {"other": "x"}}}), 0),
+    ] {
+        let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+        harness.step(pending(vec![list("a=b")]));
+        harness.listed(maps(), vec![map("one", 2, json!({}))]);
+        let query = crate::contract::ObjectQuery {
+            object: map("one", 1, json!({})).reference(),
+            projection: vec![projection.into()],
+            latest: true,
+        };
+        let question = Question::Object(query);
+        harness.step(pending(vec![Request::Ask(Ask { round: 0, question })]));
+        let newer = map("one", 3, newer);
+        let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+        harness.reply(id, Reply::Objects(Ok(vec![newer.clone()])));
+        harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+        harness.shown(maps(), newer);
+        assert_eq!(harness.steps(), steps, "{projection}");
+    }
 }

@@ -633,11 +633,11 @@ fn an_act_on_another_object_answers_its_identity_and_never_its_content() {
     let (_, commands) = fixture.go_on(flow, found(Ok(deleting)));
     let told = answers(&commands).remove(0).expect("it was performed");
     assert_eq!(&*told, r#"{"generation":3,"resourceVersion":"7","uid":"s"}"#);
-    assert!(commands.iter().any(|c| matches!(c, Command::Wrote(_))));
+    assert!(commands.iter().any(|c| matches!(c, Command::Wrote { .. })));
     let (flow, _) = fixture.requests(vec![delete("s")]);
     let (_, commands) = fixture.go_on(flow, found(Ok(Value::Null)));
     assert!(
-        commands.iter().any(|c| matches!(c, Command::Gone(..))),
+        commands.iter().any(|c| matches!(c, Command::Gone { .. })),
         "{commands:?}"
     );
 }

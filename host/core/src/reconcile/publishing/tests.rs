@@ -161,7 +161,7 @@ fn an_object_that_is_gone_is_not_written_and_one_that_cannot_be_read_is_a_failur
     let (mut fixture, flow) = conflicting(false);
     let (flow, commands) = fixture.go_on(flow, found(Err(failure(Code::NotFound))));
     assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::Gone)));
-    assert!(commands.iter().any(|c| matches!(c, Command::PrimaryGone(_))));
+    assert!(commands.iter().any(|c| matches!(c, Command::Gone { .. })));
     for event in [found(Err(failure(Code::Unavailable))), PhaseEvent::Cut(0)] {
         let (mut fixture, flow) = conflicting(false);
         let (flow, _) = fixture.go_on(flow, event);
@@ -180,7 +180,7 @@ fn an_object_that_is_gone_is_as_it_should_be_only_if_its_last_finalizer_was_to_g
         let (flow, _) = fixture.concludes(patch.clone());
         let (flow, commands) = fixture.go_on(flow, gone());
         assert_eq!(outcome(&flow), Some(&expected), "when {patch} is written");
-        assert!(commands.iter().any(|c| matches!(c, Command::PrimaryGone(_))));
+        assert!(commands.iter().any(|c| matches!(c, Command::Gone { .. })));
         let mut fixture = Fixture::new();
         let (flow, _) = fixture.concludes(patch.clone());
         let (flow, commands) = fixture.go_on(flow, found(Err(failure(Code::Aborted))));

@@ -1,0 +1,207 @@
+//! Own changes: what a write of a pass changes by itself of the answers that the pass used.
+//!
+//! Between the answers and the write, others may change the same object: its reply, or a watch, shows both changes at
+//! once. The change of the pass is what its write makes of the object as it was when the write was sent. All that is
+//! seen beyond it is news.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::Context;
+use crate::call::Scope;
+use crate::contract::{Act, ObjectPatch, ObjectRef};
+use crate::controller::cache::Change;
+use crate::key::ObjectKey;
+use crate::merge;
+use crate::object::Object;
+
+/// An object as the watches showed it when a write of it was sent.
+#[derive(Debug, Default)]
+pub(super) struct Before(BTreeMap<Scope, Object>);
+
+impl Context<'_> {
+    /// The object of an act as it is now.
+    pub(super) fn before(&self, act: &Act) -> Before {
+        let Some(object) = object_of(act) else {
+            return Before::default();
+        };
+        let place = ObjectKey::from(&object);
+        let known = |scope: &Scope| self.view.cache.last_known(scope, &place).cloned();
+        let scopes = self.scopes_of(&object).into_iter();
+        Before(
+            scopes
+                .filter_map(|scope| Some((scope.clone(), known(scope)?)))
+                .collect(),
+        )
+    }
+
+    /// What an act on another object changed by itself. `left` is the object after the act; `None` if it is gone.
+    pub(super) fn own_changes(&self, act: &Act, before: &Before, left: Option<&Object>) -> Vec<Change> {
+        let Some(object) = object_of(act) else {
+            return Vec::new();
+        };
+        let change = |scope: &Scope| {
+            let before = before.0.get(scope);
+            let after = outcome(act, before, left);
+            Change {
+                scope: scope.clone(),
+                place: ObjectKey::from(&object),
+                before: before.cloned(),
+                after: after.map(|after| scope.trimmed(&after)),
+            }
+        };
+        self.scopes_of(&object).into_iter().map(change).collect()
+    }
+
+    /// What a write of the primary changed. The API server made it only on top of the version that the pass knew.
+    pub(super) fn own_change(&self, before: Option<&Object>, after: &Object) -> Vec<Change> {
+        let change = |scope: &Scope| Change {
+            scope: scope.clone(),
+            place: ObjectKey::from(after),
+            before: before.map(|before| scope.trimmed(before)),
+            after: Some(scope.trimmed(after)),
+        };
+        let scopes = self.scopes_of(&after.reference()).into_iter();
+        scopes.map(change).collect()
+    }
+
+    /// The scopes of the answers that the pass used and that may show this object.
+    fn scopes_of(&self, object: &ObjectRef) -> BTreeSet<&Scope> {
+        let place = ObjectKey::from(object);
+        let scopes = self
+            .work
+            .dependencies
+            .values()
+            .map(|dependency| &dependency.scope);
+        scopes
+            .filter(|scope| scope.kind == object.kind && scope.covers_place(&place))
+            .collect()
+    }
+}
+
+/// The other object that an act changes or creates.
+fn object_of(act: &Act) -> Option<ObjectRef> {
+    match act {
+        Act::Create(act) => {
+            // The checks have refused what is no object.
+            let content = act.object.object("create").ok()?;
+            Some(Object::new(content.clone()).reference())
+        }
+        Act::Patch(act) => Some(act.object.clone()),
+        Act::Delete(act) => Some(act.object.clone()),
+        Act::Evict(act) => Some(act.object.clone()),
+        Act::Cloud(_) | Act::Mint(_) | Act::Revoke(_) => None,
+    }
+}
+
+/// What an act makes of an object if nobody else changes it.
+fn outcome(act: &Act, before: Option<&Object>, left: Option<&Object>) -> Option<Object> {
+    match (act, before, left) {
+        // What the pass created is as it made it, also where a watch still shows one that was there before.
+        (Act::Create(_), _, left) => left.cloned(),
+        (_, None, _) | (_, _, None) => None,
+        (_, Some(before), Some(left)) if before.version() == left.version() => Some(before.clone()),
+        (Act::Patch(patch), ..) if patch.precondition.resource_version.is_some() => left.cloned(),
+        (Act::Patch(patch), Some(before), Some(left)) => Some(patched(patch, before, left)),
+        (_, Some(before), Some(left)) => {
+            let paths = ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+            Some(with_metadata(before.tree(), left, &paths))
+        }
+    }
+}
+
+fn patched(patch: &ObjectPatch, before: &Object, left: &Object) -> Object {
+    let mut tree = before.tree();
+    // The checks have refused a patch that is no object.
+    let whole = patch.patch.object("patch").ok();
+    let part = whole.and_then(|whole| match patch.subresource.as_deref() {
+        Some(part) => whole.get(part).map(|value| json!({part: value})),
+        None => Some(whole.clone()),
+    });
+    if let Some(part) = part {
+        merge::apply(&part, &mut tree);
+    }
+    with_metadata(tree, left, &["generation"])
+}
+
+/// An object with this metadata of another one: the API server sets it.
+fn with_metadata(mut tree: Value, of: &Object, names: &[&str]) -> Object {
+    for name in names {
+        let value = of.at(&format!("metadata.{name}")).unwrap_or_default();
+        merge::apply(&json!({"metadata": {*name: value}}), &mut tree);
+    }
+    Object::new(tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{Eviction, Precondition};
+
+    fn pod(version: u32, rest: Value) -> Object {
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": "p",
+            "uid": "u", "resourceVersion": version.to_string(), "generation": 1}, "spec": {"a": 1}, "status": {"b": 1}});
+        merge::apply(&rest, &mut pod);
+        Object::new(pod)
+    }
+
+    fn patch(subresource: Option<&str>, patch: Value) -> Act {
+        Act::Patch(ObjectPatch {
+            object: pod(1, json!({})).reference(),
+            precondition: Precondition {
+                uid: "u".into(),
+                resource_version: None,
+            },
+            subresource: subresource.map(str::to_owned),
+            patch: patch.to_string().into(),
+        })
+    }
+
+    #[test]
+    fn a_write_changes_what_it_names_and_what_the_api_server_sets_for_it() {
+        let evict = Act::Evict(Eviction {
+            object: pod(1, json!({})).reference(),
+            precondition: Precondition {
+                uid: "u".into(),
+                resource_version: None,
+            },
+            grace_period_seconds: None,
+        });
+        let both = json!({"spec": {"a": 2}, "status": {"b": 2}});
+        let ends = json!({"metadata": {"deletionTimestamp": "t", "deletionGracePeriodSeconds": 30, "generation": 2}});
+        let ends_and = |mut rest: Value| {
+            merge::apply(&ends, &mut rest);
+            rest
+        };
+        let next = json!({"metadata": {"generation": 2}, "spec": {"a": 2}});
+        for (act, left, own) in [
+            (
+                patch(Some("status"), both.clone()),
+                both.clone(),
+                json!({"status": {"b": 2}}),
+            ),
+            (
+                patch(Some("status"), json!({"spec": {"a": 2}})),
+                both.clone(),
+                json!({}),
+            ),
+            (patch(None, both.clone()), both.clone(), both),
+            (patch(None, json!({"spec": {"a": 2}})), next.clone(), next),
+            (evict.clone(), ends.clone(), ends.clone()),
+            (evict, ends_and(json!({"status": {"b": 2}})), ends),
+        ] {
+            let before = pod(1, json!({}));
+            let alone = outcome(&act, Some(&before), Some(&pod(3, left))).expect("it is there");
+            assert!(alone.says_the_same(&pod(3, own)), "{act:?} {}", alone.json());
+        }
+    }
+
+    #[test]
+    fn what_was_not_there_before_was_changed_by_another_one_and_what_is_gone_by_the_pass() {
+        let act = patch(None, json!({"spec": {"a": 2}}));
+        let known = pod(1, json!({}));
+        assert!(outcome(&act, None, Some(&known)).is_none());
+        assert!(outcome(&act, Some(&known), None).is_none());
+    }
+}
