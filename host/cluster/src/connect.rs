@@ -115,8 +115,6 @@ fn client(config: Config) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
         return Client::try_from(config);
     }
-    let mut http = HttpConnector::new();
-    http.enforce_http(false);
     let mut https = HttpsConnectorBuilder::new()
         .with_tls_config(config.rustls_client_config()?)
         .https_or_http();
@@ -130,7 +128,7 @@ fn client(config: Config) -> Result<Client, kube::Error> {
     {
         https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    let mut connector = TimeoutConnector::new(https.enable_all_versions().wrap_connector(http));
+    let mut connector = TimeoutConnector::new(https.enable_all_versions().wrap_connector(tcp()));
     connector.set_connect_timeout(config.connect_timeout);
     let http = Pool::new(move || -> HttpClient<_, Body> {
         HttpClient::builder(TokioExecutor::new())
@@ -147,6 +145,15 @@ fn client(config: Config) -> Result<Client, kube::Error> {
         .map_err(BoxError::from)
         .service(http);
     Ok(ClientBuilder::new(service, config.default_namespace).build())
+}
+
+/// Connects by TCP. A request in HTTP/2 is two small writes, its header and its body. Without `nodelay` the second one waits
+/// until the server has acknowledged the first, which Linux puts off for 40 ms.
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp
 }
 
 fn as_we_call(mut config: Config) -> Config {
@@ -186,6 +193,7 @@ mod tests {
     use tokio_rustls::rustls::ServerConfig;
     use tokio_rustls::rustls::crypto::ring;
     use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
+    use tower::ServiceExt as _;
 
     use crate::LONGEST;
     use crate::error::Verb;
@@ -284,6 +292,15 @@ mod tests {
             _ => StreamBody::new(first).boxed_unsync(),
         };
         Ok(Response::new(body))
+    }
+
+    #[tokio::test]
+    async fn a_small_write_does_not_wait_for_the_one_before_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let uri = format!("https://{address}").parse().expect("a URL");
+        let connection = tcp().oneshot(uri).await.expect("a connection");
+        assert!(connection.inner().nodelay().expect("an option of the socket"));
     }
 
     #[tokio::test]
