@@ -1,6 +1,7 @@
 //! The pass as its policy sees it.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -44,10 +45,13 @@ pub(crate) struct Journal {
     /// The primary's namespace.
     pub(crate) home: Option<String>,
     pub(crate) entries: Vec<contract::Entry>,
+    /// The places of the entries that answer asks, in the order of these asks: a step may look for a thousand of them.
+    pub(crate) answered: Vec<usize>,
     /// For each entry, whether this run used it.
     pub(crate) used: Vec<Cell<bool>>,
-    /// The asks and acts that the journal does not answer, in the order in which they were registered.
-    pub(crate) asks: RefCell<Vec<contract::Ask>>,
+    /// The asks that the journal does not answer, and how many were registered before each.
+    pub(crate) asks: RefCell<BTreeMap<contract::Ask, usize>>,
+    /// The acts that the journal does not answer, in the order in which they were registered.
     pub(crate) acts: RefCell<Vec<contract::Act>>,
     pub(crate) notes: RefCell<Vec<String>>,
     pub(crate) events: RefCell<Vec<Event>>,
@@ -59,21 +63,26 @@ pub(crate) struct Journal {
 impl Journal {
     /// The answer to an ask, if the journal has it. Otherwise the ask is registered once.
     fn answer_ask(&self, ask: &contract::Ask) -> Option<&Result<String, Failure>> {
-        let found = self
-            .entries
-            .iter()
-            .position(|entry| matches!(&entry.request, Request::Ask(a) if a == ask));
+        let before = self.answered.partition_point(|at| self.ask_at(*at) < Some(ask));
+        let found = self.answered.get(before).copied();
+        let found = found.filter(|at| self.ask_at(*at) == Some(ask));
         #[cfg(not(target_arch = "wasm32"))]
         self.watch.asked(ask, found);
         let Some(index) = found else {
             let mut asks = self.asks.borrow_mut();
-            if !asks.contains(ask) {
-                asks.push(ask.clone());
+            if !asks.contains_key(ask) {
+                let before = asks.len();
+                asks.insert(ask.clone(), before);
             }
             return None;
         };
         self.used[index].set(true);
         Some(&self.entries[index].answer)
+    }
+
+    /// The ask that an entry answers; `None` for an act.
+    fn ask_at(&self, at: usize) -> Option<&contract::Ask> {
+        ask_of(&self.entries[at])
     }
 
     /// The answer to the nth act with this content, if the journal has it. Otherwise the act is registered.
@@ -92,6 +101,21 @@ impl Journal {
         };
         self.used[index].set(true);
         Some(&self.entries[index].answer)
+    }
+}
+
+/// The places of the entries that answer asks, in the order of these asks. Of equal ones the first comes first.
+pub(crate) fn by_ask(entries: &[contract::Entry]) -> Vec<usize> {
+    let is_ask = |at: &usize| ask_of(&entries[*at]).is_some();
+    let mut places: Vec<usize> = (0..entries.len()).filter(is_ask).collect();
+    places.sort_by_key(|at| ask_of(&entries[*at]));
+    places
+}
+
+fn ask_of(entry: &contract::Entry) -> Option<&contract::Ask> {
+    match &entry.request {
+        Request::Ask(ask) => Some(ask),
+        Request::Act(_) => None,
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::exports::polity::policy::identity;
-use crate::context::{Journal, PassState};
+use crate::context::{Journal, PassState, by_ask};
 use crate::contract::{
     self, Code, Conclusion, Failure, IdentityStep, Next, Pass, Requests, RetryClass, Step, Wait,
 };
@@ -138,6 +138,7 @@ where
             .as_ref()
             .and_then(|object| object.metadata().namespace.clone()),
         used: vec![Cell::new(false); pass.journal.len()],
+        answered: by_ask(&pass.journal),
         entries: pass.journal,
         asks: RefCell::default(),
         acts: RefCell::default(),
@@ -196,10 +197,11 @@ fn leave<T>(held: T) {
 impl Journal {
     /// The open asks if there are any, otherwise the acts.
     fn requests(&self) -> Requests {
-        let asks = self.asks.take();
+        let mut asks: Vec<_> = self.asks.take().into_iter().collect();
+        asks.sort_by_key(|(_, before)| *before);
         match asks.is_empty() {
             true => Requests::Acts(self.acts.take()),
-            false => Requests::Asks(asks),
+            false => Requests::Asks(asks.into_iter().map(|(ask, _)| ask).collect()),
         }
     }
 

@@ -33,6 +33,23 @@ fn asks_awaited_together_are_one_batch() {
 }
 
 #[test]
+fn asks_are_made_in_the_order_of_their_registration_and_each_gets_its_own_answer() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        let all = join_all(["z", "a", "m", "a"].map(|id| cx.ask(vm::power(id)))).await;
+        let all: Vec<_> = all.into_iter().collect::<Result<_, _>>()?;
+        assert_eq!(all, [Power::On, Power::Off, Power::On, Power::Off]);
+        Ok(Next::settled())
+    }
+    let mut world = world();
+    for (id, state) in [("z", "on"), ("a", "off"), ("m", "on")] {
+        world.answers(vm::power(id), json!({"state": state}));
+    }
+    let requests = world.pass(policy).requests();
+    let power = |id: &str| format!(r#"vm.power {{"id":"{id}"}}"#);
+    assert_eq!(requests, [["z", "a", "m"].map(power)]);
+}
+
+#[test]
 fn equal_asks_share_one_answer() {
     async fn policy(cx: Cx) -> Result<Next, Failure> {
         let (a, b) = join!(cx.ask(vm::power("a")), cx.ask(vm::power("a")));
