@@ -63,9 +63,10 @@ pub(crate) struct Journal {
 impl Journal {
     /// The answer to an ask, if the journal has it. Otherwise the ask is registered once.
     fn answer_ask(&self, ask: &contract::Ask) -> Option<&Result<String, Failure>> {
-        let before = self.answered.partition_point(|at| self.ask_at(*at) < Some(ask));
+        let ask_at = |at: &usize| ask_of(&self.entries[*at]);
+        let before = self.answered.partition_point(|at| ask_at(at) < Some(ask));
         let found = self.answered.get(before).copied();
-        let found = found.filter(|at| self.ask_at(*at) == Some(ask));
+        let found = found.filter(|at| ask_at(at) == Some(ask));
         #[cfg(not(target_arch = "wasm32"))]
         self.watch.asked(ask, found);
         let Some(index) = found else {
@@ -78,11 +79,6 @@ impl Journal {
         };
         self.used[index].set(true);
         Some(&self.entries[index].answer)
-    }
-
-    /// The ask that an entry answers; `None` for an act.
-    fn ask_at(&self, at: usize) -> Option<&contract::Ask> {
-        ask_of(&self.entries[at])
     }
 
     /// The answer to the nth act with this content, if the journal has it. Otherwise the act is registered.
@@ -112,6 +108,7 @@ pub(crate) fn by_ask(entries: &[contract::Entry]) -> Vec<usize> {
     places
 }
 
+/// The ask that an entry answers; `None` for an act.
 fn ask_of(entry: &contract::Entry) -> Option<&contract::Ask> {
     match &entry.request {
         Request::Ask(ask) => Some(ask),

@@ -16,9 +16,13 @@ use crate::key::ObjectKey;
 use crate::merge;
 use crate::object::Object;
 
-/// An object as the watches showed it when a write of it was sent.
+/// The object of an act, as the watches showed it when the act was sent.
 #[derive(Debug, Default)]
-pub(super) struct Before(BTreeMap<Scope, Object>);
+pub(super) struct Before {
+    /// `None` if the act is not about another object.
+    object: Option<ObjectRef>,
+    shown: BTreeMap<Scope, Object>,
+}
 
 impl Context<'_> {
     /// The object of an act as it is now.
@@ -27,43 +31,46 @@ impl Context<'_> {
             return Before::default();
         };
         let place = ObjectKey::from(&object);
-        let known = |scope: &Scope| self.view.cache.last_known(scope, &place).cloned();
-        let scopes = self.scopes_of(&object).into_iter();
-        Before(
-            scopes
-                .filter_map(|scope| Some((scope.clone(), known(scope)?)))
-                .collect(),
-        )
+        let shown = |scope: &Scope| Some((scope.clone(), self.view.cache.last_known(scope, &place)?.clone()));
+        let shown = self.scopes_of(&object).into_iter().filter_map(shown).collect();
+        Before {
+            object: Some(object),
+            shown,
+        }
     }
 
     /// What an act on another object changed by itself. `left` is the object after the act; `None` if it is gone.
     pub(super) fn own_changes(&self, act: &Act, before: &Before, left: Option<&Object>) -> Vec<Change> {
-        let Some(object) = object_of(act) else {
+        let Some(object) = &before.object else {
             return Vec::new();
         };
-        let change = |scope: &Scope| {
-            let before = before.0.get(scope);
+        self.changes(object, |scope| {
+            let before = before.shown.get(scope);
             let after = outcome(act, before, left);
-            Change {
-                scope: scope.clone(),
-                place: ObjectKey::from(&object),
-                before: before.cloned(),
-                after: after.map(|after| scope.trimmed(&after)),
-            }
-        };
-        self.scopes_of(&object).into_iter().map(change).collect()
+            [before.cloned(), after.map(|after| scope.trimmed(&after))]
+        })
     }
 
     /// What a write of the primary changed. The API server made it only on top of the version that the pass knew.
     pub(super) fn own_change(&self, before: Option<&Object>, after: &Object) -> Vec<Change> {
-        let change = |scope: &Scope| Change {
-            scope: scope.clone(),
-            place: ObjectKey::from(after),
-            before: before.map(|before| scope.trimmed(before)),
-            after: Some(scope.trimmed(after)),
+        self.changes(&after.reference(), |scope| {
+            [before, Some(after)].map(|object| object.map(|object| scope.trimmed(object)))
+        })
+    }
+
+    /// The changes of an object, before and after, in the scopes of the answers that the pass used.
+    fn changes(&self, object: &ObjectRef, change: impl Fn(&Scope) -> [Option<Object>; 2]) -> Vec<Change> {
+        let place = ObjectKey::from(object);
+        let change = |scope: &Scope| {
+            let [before, after] = change(scope);
+            Change {
+                scope: scope.clone(),
+                place: place.clone(),
+                before,
+                after,
+            }
         };
-        let scopes = self.scopes_of(&after.reference()).into_iter();
-        scopes.map(change).collect()
+        self.scopes_of(object).into_iter().map(change).collect()
     }
 
     /// The scopes of the answers that the pass used and that may show this object.
@@ -126,7 +133,7 @@ fn patched(patch: &ObjectPatch, before: &Object, left: &Object) -> Object {
 }
 
 /// An object with this metadata of another one: the API server sets it.
-fn with_metadata(mut tree: Value, of: &Object, names: &[&str]) -> Object {
+pub(super) fn with_metadata(mut tree: Value, of: &Object, names: &[&str]) -> Object {
     for name in names {
         let value = of.at(&format!("metadata.{name}")).unwrap_or_default();
         merge::apply(&json!({"metadata": {*name: value}}), &mut tree);

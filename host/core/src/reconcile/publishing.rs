@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::own::with_metadata;
 use super::pending::Pending;
 use super::work::{Concluded, EntryHistory, Work};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
@@ -378,12 +379,8 @@ impl Publishing {
         if let Some(patch) = merge::change(part, &written, &desired) {
             merge::apply(&patch, &mut written);
         }
-        let mut written = Tree::new(written);
-        match fresh.at("metadata.generation") {
-            Some(generation) => written.set(&["metadata", "generation"], generation),
-            None => written.remove(&["metadata", "generation"]),
-        }
-        fresh.version() != current.version() && !Object::new(written.into_value()).says_the_same(fresh)
+        let written = with_metadata(written, fresh, &["generation"]);
+        fresh.version() != current.version() && !written.says_the_same(fresh)
     }
 
     /// Handles a missing object. After the removal of the last finalizer, that is success.

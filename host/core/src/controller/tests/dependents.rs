@@ -1,7 +1,6 @@
 //! Tests of the changes that enqueue a key, and of those that do not.
 
 use super::*;
-use crate::binding::Grant;
 use crate::contract::{Document, ObjectCreate, ObjectPatch};
 
 /// A question for one of the ConfigMaps.
@@ -13,6 +12,21 @@ fn get(name: &str) -> Request {
     };
     let question = Question::Object(query);
     Request::Ask(Ask { round: 0, question })
+}
+
+/// An act that creates this ConfigMap.
+fn create(map: &Object) -> Request {
+    let object = Document::from(map.json().clone());
+    Request::Act(Act::Create(ObjectCreate {
+        cluster: None,
+        object,
+    }))
+}
+
+/// A binding with a lifecycle policy and these grants.
+fn granting(grants: Value) -> Binding {
+    let grants = serde_json::from_value(grants).expect("grants");
+    fixture_binding(&[Role::Lifecycle]).with_grants(grants)
 }
 
 #[test]
@@ -78,8 +92,7 @@ fn what_a_pass_patches_is_no_news_to_it_and_what_another_wrote_before_it_is() {
     ] {
         let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}},
             {"patch": {"apiVersion": "v1", "kind": "ConfigMap"}}]);
-        let grants = serde_json::from_value(grants).expect("grants");
-        let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+        let binding = granting(grants);
         let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
         harness.step(pending(vec![list("a=b")]));
         harness.listed(maps(), vec![one(2, json!({}))]);
@@ -112,8 +125,7 @@ fn what_a_pass_patches_is_no_news_to_it_and_what_another_wrote_before_it_is() {
 fn what_a_pass_creates_is_no_news_to_it_and_counts_in_its_list() {
     let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}},
         {"create": {"apiVersion": "v1", "kind": "ConfigMap"}}]);
-    let grants: Vec<Grant> = serde_json::from_value(grants).expect("grants");
-    let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+    let binding = granting(grants);
     let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
     let mut asked = list("a=b");
     if let Request::Ask(Ask {
@@ -126,12 +138,7 @@ fn what_a_pass_creates_is_no_news_to_it_and_counts_in_its_list() {
     harness.step(pending(vec![asked]));
     harness.listed(maps(), vec![map("one", 2, json!({}))]);
     let two = map("two", 3, json!({}));
-    let object = Document::from(two.json().clone());
-    let create = ObjectCreate {
-        cluster: None,
-        object,
-    };
-    harness.step(pending(vec![Request::Act(Act::Create(create))]));
+    harness.step(pending(vec![create(&two)]));
     let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
     harness.reply(id, Reply::Objects(Ok(vec![two.clone()])));
     harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
@@ -146,8 +153,7 @@ fn what_a_pass_creates_in_place_of_one_that_a_watch_shows_still_is_no_news_to_it
     for gone in [false, true] {
         let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}},
             {"create": {"apiVersion": "v1", "kind": "ConfigMap"}}]);
-        let grants = serde_json::from_value(grants).expect("grants");
-        let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+        let binding = granting(grants);
         let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
         harness.step(pending(vec![list("a=b")]));
         let old = map("one", 2, json!({}));
@@ -157,12 +163,7 @@ fn what_a_pass_creates_in_place_of_one_that_a_watch_shows_still_is_no_news_to_it
             4,
             json!({"data": {"x": "2"}, "metadata": {"uid": "another"}}),
         );
-        let object = Document::from(new.json().clone());
-        let create = ObjectCreate {
-            cluster: None,
-            object,
-        };
-        harness.step(pending(vec![Request::Act(Act::Create(create))]));
+        harness.step(pending(vec![create(&new)]));
         let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
         if gone {
             let (scope, event) = (maps(), WatchEvent::Deleted(map("one", 3, json!({}))));
@@ -227,8 +228,7 @@ fn pods_of(node: usize) -> Request {
 fn where_many_watches_are_open_those_that_nobody_uses_close_within_a_minute() {
     for (count, closed) in [(8, 0), (255, 0), (256, 1), (400, 145)] {
         let grants = json!([{"ask": {"apiVersion": "v1", "kind": "Pod", "namespaces": ["*"]}}]);
-        let grants = serde_json::from_value(grants).expect("grants");
-        let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+        let binding = granting(grants);
         let machines = ["m", "n"].map(|name| machine(name, 1, json!({})));
         let mut harness = Harness::under(binding, machines.to_vec());
         harness.step_of("m", pending((0..count / 2).map(pods_of).collect()));
@@ -272,8 +272,7 @@ fn what_a_pass_writes_of_its_object_may_relate_it_to_what_it_asked_for() {
         for (site, is_related) in [("b", true), ("c", false)] {
             let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap",
                 "relation": {"ours": "status.site", "theirs": "metadata.labels.a"}}}]);
-            let grants = serde_json::from_value(grants).expect("grants");
-            let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+            let binding = granting(grants);
             let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
             harness.step(pending(vec![ask.clone()]));
             harness.listed(maps(), vec![map("one", 2, json!({}))]);
@@ -340,8 +339,7 @@ fn an_answer_changes_by_what_its_grant_relates_and_by_a_refusal_that_ends() {
         for (ask, steps) in [(&object, of_object), (&all, of_list)] {
             let grants = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap",
                 "relation": {"ours": "metadata.name", "theirs": "metadata.labels.a"}}}]);
-            let grants = serde_json::from_value(grants).expect("grants");
-            let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+            let binding = granting(grants);
             let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
             harness.step(pending(vec![ask.clone()]));
             harness.listed(maps(), vec![map("one", 2, json!({}))]);
@@ -363,8 +361,7 @@ fn several_locks_that_came_free_are_one_cause() {
         pending(names.iter().map(ask).collect())
     };
     let grants = json!([{"lock": ["*"]}]);
-    let grants = serde_json::from_value(grants).expect("grants");
-    let binding = fixture_binding(&[Role::Lifecycle]).with_grants(grants);
+    let binding = granting(grants);
     let mut harness = Harness::under(
         binding,
         vec![machine("m", 1, json!({})), machine("n", 1, json!({}))],
