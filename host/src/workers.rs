@@ -262,8 +262,7 @@ impl Job {
             Work::Decide(..) => Reply::Decided(Err(fault())),
             Work::Render(_) => {
                 let message = "the list could not be rendered; this is a bug of Polity";
-                let answer = Err(Failure::new(Code::Internal, message));
-                Reply::Rendered(Rendered { answer, count: 0 })
+                Reply::Rendered(Rendered::failed(Failure::new(Code::Internal, message)))
             }
         }
     }
@@ -274,19 +273,11 @@ mod tests {
     use super::*;
 
     fn job(id: u64, is_long: bool) -> Job {
-        let query = polity_core::contract::ListQuery::all(polity_core::contract::Kind {
-            api_version: "v1".into(),
-            kind: "ConfigMap".into(),
-        });
         let grant = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap"});
         let grant: polity_core::binding::KindGrant = serde_json::from_value(grant).expect("a grant");
-        let render = Render {
-            objects: Vec::new(),
-            primary: None,
-            query,
-            grant: grant.into(),
-            limit: 0,
-        };
+        let all = polity_core::contract::ListQuery::all(grant.kind());
+        let question = polity_core::contract::Question::Objects(all);
+        let render = Render::new(Vec::new(), None, grant.into(), (question, Default::default()), 0);
         Job {
             id: CallId(id),
             is_long,

@@ -87,10 +87,11 @@ fn status(line: &str) -> u64 {
 
 fn binding(greed: Option<&str>) -> Value {
     let mut binding = things();
-    binding["spec"]["grants"] = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap"}}]);
+    let maps = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    binding["spec"]["grants"] = json!([{"ask": maps}, {"patch": maps}]);
     // As fast as the host allows.
     binding["spec"]["limits"] = json!({"burst": 1_000_000, "refill": 1, "shortestWait": 1});
-    if matches!(greed, Some("fill" | "lists" | "answers")) {
+    if matches!(greed, Some("fill" | "lists" | "answers" | "parts" | "changes")) {
         // Without a fault, which would slow it down.
         binding["spec"]["limits"]["stepFuel"] = json!(100_000_000);
     }
@@ -109,7 +110,9 @@ fn maps() -> Vec<Value> {
     };
     let small = (0..500).map(|n| map(format!("map-{n}"), 1_000));
     let large = (0..16).map(|n| map(format!("large-{n}"), 900_000));
-    small.chain(large).collect()
+    let mut maps: Vec<Value> = small.chain(large).collect();
+    maps[0]["metadata"]["labels"] = json!({"a": "b"});
+    maps
 }
 
 fn namespaces() -> impl Iterator<Item = Value> {
@@ -173,16 +176,16 @@ fn main() {
         .expect("a runtime");
     let mut quiet = None;
     let greeds = [
-        None,
-        Some("burn"),
-        Some("steps"),
-        Some("fill"),
-        Some("lists"),
-        Some("answers"),
-        Some("loop"),
-        None,
+        "burn", "steps", "fill", "lists", "answers", "parts", "changes", "loop",
     ];
-    for greed in greeds {
+    // `cargo bench … -- lists` measures this greed alone.
+    let chosen: Vec<String> = std::env::args().skip(1).collect();
+    let is_chosen = |greed: &&str| {
+        chosen.iter().all(|chosen| !greeds.contains(&chosen.as_str()))
+            || chosen.iter().any(|chosen| chosen == greed)
+    };
+    let greeds = greeds.into_iter().filter(is_chosen).map(Some);
+    for greed in [None].into_iter().chain(greeds).chain([None]) {
         // From here on the kernel records the peak.
         std::fs::write("/proc/self/clear_refs", "5").expect("Linux lets it be reset");
         let mut measured = runtime.block_on(measure(greed));

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use polity_core::binding::Limits;
-use polity_core::contract::{Cause, Pass, Requests, Role, Step};
+use polity_core::contract::{Ask, Cause, Code, Entry, Failure, Pass, Request, Requests, Role, Step};
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_sandbox::{Allocation, Compiler, Confined, LoadError, Policy, Sandbox, SandboxConfig, Stopped};
 use polity_tests::guests;
@@ -139,6 +139,38 @@ fn the_same_step_returns_the_same_and_uses_the_same_fuel() {
         let (a, b) = (step(mischief), step(mischief));
         assert_eq!(a, b, "{mischief}");
         assert!(a.fuel > 0);
+    }
+}
+
+#[test]
+fn questions_take_fuel_in_proportion_to_their_number() {
+    // Of the step that asks, and of the step that has the answers: of each question.
+    let fuel = |mischief: &str, count: usize| {
+        let limits = Limits {
+            step_fuel: 100_000_000,
+            ..Limits::default()
+        };
+        let asked = hostile().step(&pass(mischief), &limits);
+        let Ok(Step::Pending(Requests::Asks(asks))) = asked.outcome else {
+            panic!("{asked:?}")
+        };
+        assert_eq!(asks.len(), count);
+        let answered = |ask: Ask| Entry {
+            request: Request::Ask(ask),
+            answer: Err(Failure::new(Code::ResourceExhausted, "there is no room for it")),
+        };
+        let mut pass = pass(mischief);
+        pass.journal = asks.into_iter().map(answered).collect();
+        let concluded = hostile().step(&pass, &limits);
+        assert!(
+            matches!(concluded.outcome, Ok(Step::Concluded { .. })),
+            "{concluded:?}"
+        );
+        [asked.fuel, concluded.fuel].map(|fuel| fuel / count as u64)
+    };
+    let (few, many) = (fuel("parts", 250), fuel("lists", 900));
+    for (few, many) in few.into_iter().zip(many) {
+        assert!(many < few * 3 / 2, "{few} of 250, {many} of 900");
     }
 }
 

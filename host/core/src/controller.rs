@@ -24,6 +24,7 @@ mod rate_limit;
 mod refresh;
 mod reschedule;
 pub(crate) mod rooms;
+mod seen;
 #[cfg(test)]
 mod tests;
 mod triggers;

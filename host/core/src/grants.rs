@@ -26,7 +26,7 @@ pub use load::{check_definition, check_load};
 pub use polity_kube_rules::names::is_wellformed;
 pub use refusal::{Named, Refusal, Ungranted};
 
-use crate::binding::{Grant, KindGrant, MintGrant, SecretGrant};
+use crate::binding::{Grant, KindGrant, MintGrant, Relation, SecretGrant};
 use crate::catalogue::{Catalogue, Operation, OperationEffect, SecretRef};
 use crate::contract::{Code, Failure, Kind, ObjectRef};
 use crate::object::Object;
@@ -187,21 +187,55 @@ fn admits(grant: &KindGrant, own: Option<&str>, target: &Target<'_>) -> bool {
         && target.metadata.iter().all(|field| names(&grant.metadata, field))
 }
 
-/// Whether an object has the relation that the grant requires.
+/// What a grant reaches for one primary. The relation of the grant compares a field of the primary: to find it may take
+/// reading all of the primary, so that is done once for many objects.
+pub(crate) struct Reach<'a> {
+    grant: &'a KindGrant,
+    own: Option<&'a str>,
+    /// The field of the primary that the relation compares.
+    ours: Option<&'a str>,
+}
+
+impl<'a> Reach<'a> {
+    pub(crate) fn of(grant: &'a KindGrant, primary: Option<&'a Object>) -> Self {
+        let ours = |relation: &Relation| primary?.text_at(&relation.ours);
+        Reach {
+            grant,
+            own: primary.and_then(Object::namespace),
+            ours: grant.relation.as_ref().and_then(ours),
+        }
+    }
+
+    /// Whether the grant reaches an object.
+    pub(crate) fn check(&self, other: &Object) -> Result<(), Ungranted> {
+        let theirs = |relation: &Relation| other.text_at(&relation.theirs);
+        let theirs = self.grant.relation.as_ref().and_then(theirs);
+        match is_reached(self.grant, self.own, [self.ours, theirs], other) {
+            true => Ok(()),
+            false => Err(Ungranted::Unrelated(other.into())),
+        }
+    }
+}
+
+/// Whether a grant reaches an object: it has the relation that the grant requires. `own` is the namespace of the primary,
+/// and the two texts are what the relation compares, of the primary and of the object.
+pub(crate) fn is_reached(
+    grant: &KindGrant,
+    own: Option<&str>,
+    [ours, theirs]: [Option<&str>; 2],
+    other: &Object,
+) -> bool {
+    let is_related = grant.relation.is_none() || ours.is_some_and(names_something) && ours == theirs;
+    is_related && reaches(grant, own, other.namespace(), Some(other.name()))
+}
+
+/// Whether a grant reaches an object.
 pub(crate) fn check_relation(
     grant: &KindGrant,
     primary: Option<&Object>,
     other: &Object,
 ) -> Result<(), Ungranted> {
-    let own = primary.and_then(Object::namespace);
-    let is_related = grant.relation.as_ref().is_none_or(|relation| {
-        let ours = primary.and_then(|p| p.text_at(&relation.ours));
-        ours.is_some_and(names_something) && ours == other.text_at(&relation.theirs)
-    });
-    match is_related && reaches(grant, own, other.namespace(), Some(other.name())) {
-        true => Ok(()),
-        false => Err(Ungranted::Unrelated(other.into())),
-    }
+    Reach::of(grant, primary).check(other)
 }
 
 /// References to minted tokens begin with this text. No Secret can have such a name.

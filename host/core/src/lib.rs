@@ -18,6 +18,7 @@ mod reconcile;
 pub mod record;
 pub mod render;
 pub mod retry;
+pub mod selection;
 pub mod time;
 mod tree;
 

@@ -27,6 +27,8 @@ struct Inner {
     json: Json,
     /// The range of `metadata.resourceVersion` in the text.
     version_at: Range<usize>,
+    /// The range of `metadata.labels` in the text. Lists select by labels, so they are found without reading the text.
+    labels_at: Range<usize>,
     version: ResourceVersion,
     generation: Option<u64>,
     is_deleting: bool,
@@ -49,6 +51,7 @@ impl Object {
         let mut inner = Inner {
             json: Json::from(""),
             version_at: 0..0,
+            labels_at: 0..0,
             version: ResourceVersion(version.unwrap_or_default()),
             generation: metadata["generation"].as_u64(),
             is_deleting: !metadata["deletionTimestamp"].is_null(),
@@ -59,7 +62,7 @@ impl Object {
             uid: text(&metadata["uid"]),
         };
         inner.json = text::canonical(value).into();
-        inner.version_at = version_at(&inner.json);
+        [inner.version_at, inner.labels_at] = metadata_at(&inner.json, ["resourceVersion", "labels"]);
         Object(Arc::new(inner))
     }
 
@@ -69,8 +72,10 @@ impl Object {
     /// [`KEPT_METADATA`]: crate::call::KEPT_METADATA
     pub(crate) fn with_part(&self, part: String) -> Self {
         let whole = &self.0;
+        let [version_at, labels_at] = metadata_at(&part, ["resourceVersion", "labels"]);
         Object(Arc::new(Inner {
-            version_at: version_at(&part),
+            version_at,
+            labels_at,
             json: part.into(),
             version: whole.version,
             generation: whole.generation,
@@ -175,6 +180,11 @@ impl Object {
         }
     }
 
+    /// `metadata.labels`, as text; empty if there are none.
+    pub fn labels(&self) -> &str {
+        self.0.json.get(self.0.labels_at.clone()).unwrap_or_default()
+    }
+
     /// `metadata.finalizers`
     pub fn finalizers(&self) -> Vec<String> {
         let held = self.text_at("metadata.finalizers");
@@ -196,21 +206,23 @@ fn without<'a>(text: &'a str, range: &Range<usize>) -> [&'a str; 2] {
     [before, text.get(range.end..).unwrap_or_default()]
 }
 
-/// The range of the version in the text of an object; an empty range at the end if there is no version.
-fn version_at(text: &str) -> Range<usize> {
-    match text::at(text, "metadata.resourceVersion") {
+/// The ranges of fields of `metadata` in the text of an object; for a field that is missing, an empty range at the end.
+fn metadata_at<const N: usize>(text: &str, fields: [&str; N]) -> [Range<usize>; N] {
+    let metadata = text::at(text, "metadata").unwrap_or_default();
+    fields.map(|field| match text::at(metadata, field) {
         None => text.len()..text.len(),
-        Some(version) => {
-            // `version` is a slice of `text`, so the difference of their addresses is an offset in `text`.
-            let start = (version.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-            start..start + version.len()
+        Some(value) => {
+            // `value` is a slice of `text`, so the difference of their addresses is an offset in `text`.
+            let start = (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
+            start..start + value.len()
         }
-    }
+    })
 }
 
 /// The text of an object, or of a part that contains its version, without the version.
 pub(crate) fn content(text: &str) -> [&str; 2] {
-    without(text, &version_at(text))
+    let [version_at] = metadata_at(text, ["resourceVersion"]);
+    without(text, &version_at)
 }
 
 impl std::fmt::Debug for Object {
@@ -242,6 +254,18 @@ mod tests {
         let none = Object::new(json!({"metadata": {"name": "a"}, "spec": 1}));
         assert!(!object("1", 1).says_the_same(&none));
         assert!(none.says_the_same(&none.clone()));
+    }
+
+    #[test]
+    fn the_labels_are_at_hand_in_the_whole_object_and_in_a_part_of_it() {
+        let object = Object::new(json!({"data": {"metadata": {"labels": "of the data"}},
+            "metadata": {"name": "n", "labels": {"a": "b"}, "annotations": {"labels": "x"}}}));
+        assert_eq!(object.labels(), r#"{"a":"b"}"#);
+        let part = object.with_part(crate::projection::project(object.json(), ["metadata.labels"]));
+        assert_eq!(part.labels(), r#"{"a":"b"}"#);
+        for none in [json!({}), json!({"metadata": {"labels": null}}), json!([])] {
+            assert_eq!(Object::new(none.clone()).labels(), "", "{none}");
+        }
     }
 
     #[test]

@@ -219,6 +219,8 @@ pub(crate) struct Context<'a> {
     pub(crate) work: &'a mut Work,
     pub(crate) view: View<'a>,
     pub(crate) commands: Vec<Command>,
+    /// The bytes of text that were read for this event to render answers.
+    pub(crate) read: u64,
 }
 
 /// The state of the one call of a phase that changes something outside.

@@ -7,75 +7,181 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::binding::KindGrant;
-use crate::contract::{Code, Failure, Json, ListQuery, ObjectQuery};
+use crate::contract::{Code, Failure, Json, ListQuery, ObjectQuery, Question};
+use crate::grants::{self, Reach};
 use crate::object::{self, Object};
-use crate::{grants, projection};
+use crate::projection;
+use crate::selection::{self, Selection};
 
 /// The most objects in a list if the policy sets no limit.
 const LIST_LIMIT: u64 = 10_000;
+/// To look at an object takes as long as to read this many bytes.
+const LOOK: u64 = 100;
 
-/// A list to render. Rendering is pure, so a thread of the host can render a long list while other passes go on.
+/// An answer to render. Rendering is pure, so a thread of the host can render a long answer while other passes go on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Render {
-    /// The objects that the query selects, ordered by namespace and name.
-    pub objects: Vec<Object>,
+    /// The objects that the answer may be about: all of a scope or a namespace, ordered by namespace and name; for a
+    /// question about one object, that object, if it exists.
+    objects: Vec<Object>,
     /// The primary of the pass that asks. The grant may require a relation to it.
-    pub primary: Option<Object>,
+    primary: Option<Object>,
     /// The grant that allows the question.
-    pub grant: Arc<KindGrant>,
-    /// The question.
-    pub query: ListQuery,
-    /// The most bytes of the answer.
-    pub limit: u64,
+    grant: Arc<KindGrant>,
+    question: Question,
+    /// The selectors of the question.
+    selection: Selection,
+    /// The most bytes of a list.
+    pub(crate) limit: u64,
+    /// The most bytes of text that rendering reads.
+    reads: u64,
 }
 
-/// A rendered list.
+/// A rendered answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rendered {
-    /// A JSON array, or the failure that the list is too long.
+    /// The answer: for a list a JSON array, or the failure that it is too long.
     pub answer: Result<Json, Failure>,
-    /// The number of objects that the grant reaches.
+    /// The number of objects in a list that the grant reaches.
     pub count: u64,
+    /// The bytes of text that were read.
+    pub read: u64,
 }
 
 impl Render {
-    /// Renders the list.
+    /// An answer to a question about one object or a list.
+    pub fn new(
+        objects: Vec<Object>,
+        primary: Option<Object>,
+        grant: Arc<KindGrant>,
+        (question, selection): (Question, Selection),
+        limit: u64,
+    ) -> Self {
+        let mut render = Render {
+            objects,
+            primary,
+            grant,
+            question,
+            selection,
+            limit,
+            reads: 0,
+        };
+        let of_object = |object: &Object| render.looks_at(object).saturating_add(render.copies(object));
+        let of_objects = render.objects.iter().map(of_object);
+        render.reads = of_objects.fold(render.looks_at_primary(), u64::saturating_add);
+        render
+    }
+
+    /// The number of objects that are looked at.
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// The most bytes of text that rendering reads.
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// Renders the answer.
     pub fn run(&self) -> Rendered {
-        let related: Vec<&Object> = self.related().collect();
-        let count = related.len() as u64;
-        let limit = limit(&self.query);
+        match &self.question {
+            Question::Objects(query) => self.list(query),
+            Question::Object(query) => {
+                let found = self.objects.first();
+                Rendered {
+                    answer: answer_of_object(&self.grant, self.primary.as_ref(), query, found),
+                    count: 0,
+                    read: self.reads,
+                }
+            }
+            _ => Rendered::failed(Failure::new(Code::Internal, "no watch answers this")),
+        }
+    }
+
+    fn list(&self, query: &ListQuery) -> Rendered {
+        let reach = Reach::of(&self.grant, self.primary.as_ref());
+        let is_asked = |object: &&Object| {
+            let labels = selection::labels(object);
+            self.selection.selects(query, object, &labels) && reach.check(object).is_ok()
+        };
+        let found: Vec<&Object> = self.objects.iter().filter(is_asked).collect();
+        let looked = self.objects.iter().map(|object| self.looks_at(object));
+        let looked = looked.fold(self.looks_at_primary(), u64::saturating_add);
+        let count = found.len() as u64;
+        let limit = limit(query);
         if count > limit {
-            let kind = &self.query.kind.kind;
+            let kind = &query.kind.kind;
             let message = format!("the list has {count} {kind} objects; the limit is {limit}");
             let answer = Err(Failure::new(Code::ResourceExhausted, message));
-            return Rendered { answer, count };
+            return Rendered {
+                answer,
+                count,
+                read: looked,
+            };
         }
-        let answer = self.text(&related);
-        Rendered { answer, count }
+        let (answer, written) = self.text(&found, query);
+        Rendered {
+            answer,
+            count,
+            read: looked.saturating_add(written),
+        }
     }
 
-    fn related(&self) -> impl Iterator<Item = &Object> {
-        let related =
-            |object: &&Object| grants::check_relation(&self.grant, self.primary.as_ref(), object).is_ok();
-        self.objects.iter().filter(related)
-    }
-
-    /// Renders objects until the answer is too large.
-    fn text(&self, related: &[&Object]) -> Result<Json, Failure> {
+    /// Renders objects until the answer is too large. Returns the bytes of the objects too.
+    fn text(&self, found: &[&Object], query: &ListQuery) -> (Result<Json, Failure>, u64) {
         let mut text = String::from("[");
-        for (index, object) in related.iter().enumerate() {
+        let mut read = 0;
+        for (index, object) in found.iter().enumerate() {
             if index > 0 {
                 text.push(',');
             }
-            text.push_str(&project(&self.grant, object, &self.query.projection));
+            text.push_str(&project(&self.grant, object, &query.projection));
+            read += object.json().len() as u64;
             if text.len() as u64 > self.limit {
-                return Err(too_large(self.limit));
+                return (Err(too_large(self.limit)), read);
             }
         }
         text.push(']');
-        match text.len() as u64 > self.limit {
+        let answer = match text.len() as u64 > self.limit {
             true => Err(too_large(self.limit)),
             false => Ok(text.into()),
+        };
+        (answer, read)
+    }
+
+    /// The bytes of an object that are read to find out whether the answer is about it.
+    fn looks_at(&self, object: &Object) -> u64 {
+        let bytes = |is_read: bool| if is_read { object.json().len() as u64 } else { 0 };
+        LOOK.saturating_add(self.selection.compares(object))
+            .saturating_add(bytes(self.selection.reads_fields()))
+            .saturating_add(bytes(self.grant.relation.is_some()))
+    }
+
+    fn looks_at_primary(&self) -> u64 {
+        let related = self.grant.relation.as_ref().and(self.primary.as_ref());
+        related.map_or(0, |primary| primary.json().len() as u64)
+    }
+
+    /// The bytes of an object that are read to render it. Answers share the text of a whole object.
+    fn copies(&self, object: &Object) -> u64 {
+        let is_shared = match &self.question {
+            Question::Object(query) => self.grant.fields.is_none() && query.projection.is_empty(),
+            _ => false,
+        };
+        match is_shared {
+            true => 0,
+            false => object.json().len() as u64,
+        }
+    }
+}
+
+impl Rendered {
+    /// An answer that could not be rendered.
+    pub fn failed(why: Failure) -> Self {
+        Rendered {
+            answer: Err(why),
+            count: 0,
+            read: 0,
         }
     }
 }
@@ -95,7 +201,7 @@ pub(crate) fn too_large(limit: u64) -> Failure {
 }
 
 /// The answer about one object, through the grant that allows the question.
-pub(crate) fn answer_of_object(
+fn answer_of_object(
     grant: &KindGrant,
     primary: Option<&Object>,
     query: &ObjectQuery,
@@ -151,7 +257,6 @@ pub(crate) fn digest_of_item(key: &[u8; 16], grant: &KindGrant, object: &Object,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Kind;
     use serde_json::{Value, json};
 
     fn node(name: &str, size: usize) -> Object {
@@ -161,31 +266,23 @@ mod tests {
         )
     }
 
-    fn render(objects: Vec<Object>, change: impl FnOnce(&mut Render)) -> Rendered {
-        let kind = Kind {
-            api_version: "v1".into(),
-            kind: "Node".into(),
-        };
-        let grant = KindGrant {
-            api_version: kind.api_version.clone(),
-            kind: kind.kind.clone(),
-            namespaces: Some(vec!["*".into()]),
-            name: None,
-            relation: None,
-            fields: None,
-            subresources: None,
-            metadata: None,
-        };
-        let query = ListQuery::all(kind);
-        let mut render = Render {
-            objects,
-            primary: None,
-            grant: grant.into(),
-            query,
-            limit: 1_000,
-        };
-        change(&mut render);
-        render.run()
+    fn grant(relation: Value) -> Arc<KindGrant> {
+        let grant = json!({"apiVersion": "v1", "kind": "Node", "namespaces": ["*"], "relation": relation});
+        Arc::new(serde_json::from_value(grant).expect("a grant"))
+    }
+
+    fn nodes() -> ListQuery {
+        ListQuery::all(grant(Value::Null).kind())
+    }
+
+    fn asked(query: ListQuery) -> (Question, Selection) {
+        let question = Question::Objects(query);
+        let selection = Selection::of(&question).expect("selectors");
+        (question, selection)
+    }
+
+    fn render(objects: Vec<Object>, query: ListQuery, limit: u64) -> Rendered {
+        Render::new(objects, None, grant(Value::Null), asked(query), limit).run()
     }
 
     fn code(rendered: &Rendered) -> Option<Code> {
@@ -194,9 +291,11 @@ mod tests {
 
     #[test]
     fn a_list_is_an_array_of_what_is_shown() {
-        let rendered = render(vec![node("a", 1), node("b", 2)], |render| {
-            render.query.projection = vec!["status".into()];
-        });
+        let of_status = ListQuery {
+            projection: vec!["status".into()],
+            ..nodes()
+        };
+        let rendered = render(vec![node("a", 1), node("b", 2)], of_status, 1_000);
         let answer: Value = serde_json::from_str(&rendered.answer.expect("an answer")).expect("JSON");
         let item = |name| {
             json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "resourceVersion": "7"},
@@ -208,25 +307,85 @@ mod tests {
 
     #[test]
     fn more_bytes_than_there_is_room_for_are_not_answered() {
-        let just = render(vec![node("a", 1)], |_| {})
-            .answer
-            .expect("an answer")
-            .len() as u64;
-        assert_eq!(
-            code(&render(vec![node("a", 1)], |render| render.limit = just)),
-            None
-        );
-        let less = render(vec![node("a", 1)], |render| render.limit = just - 1);
-        assert_eq!(code(&less), Some(Code::ResourceExhausted));
+        let one = |limit| render(vec![node("a", 1)], nodes(), limit);
+        let just = one(1_000).answer.expect("an answer").len() as u64;
+        assert_eq!(code(&one(just)), None);
+        assert_eq!(code(&one(just - 1)), Some(Code::ResourceExhausted));
     }
 
     #[test]
     fn more_objects_than_were_asked_for_are_counted_and_not_answered() {
-        let rendered = render(vec![node("a", 1), node("b", 1)], |render| render.query.limit = 1);
+        let one = ListQuery { limit: 1, ..nodes() };
+        let rendered = render(vec![node("a", 1), node("b", 1)], one, 1_000);
         assert_eq!(
             (code(&rendered), rendered.count),
             (Some(Code::ResourceExhausted), 2)
         );
+    }
+
+    #[test]
+    fn only_what_the_query_selects_and_the_grant_reaches_is_in_a_list() {
+        let labelled = |name: &str, labels: Value| {
+            Object::new(json!({"apiVersion": "v1", "kind": "Node", "spec": {"of": name},
+                "metadata": {"name": name, "labels": labels}}))
+        };
+        let objects = vec![
+            labelled("ours", json!({"a": "b"})),
+            labelled("theirs", json!({"a": "b"})),
+            labelled("ours", json!({"a": "c"})),
+        ];
+        let query = ListQuery {
+            label_selector: Some("a=b".into()),
+            ..nodes()
+        };
+        let primary = Object::new(json!({"status": {"node": "ours"}}));
+        let relation = grant(json!({"theirs": "spec.of", "ours": "status.node"}));
+        let rendered = Render::new(objects, Some(primary), relation, asked(query), 1_000).run();
+        let answer: Vec<Value> = serde_json::from_str(&rendered.answer.expect("an answer")).expect("a list");
+        assert_eq!((answer.len(), rendered.count), (1, 1));
+        assert_eq!(
+            answer[0]["metadata"],
+            json!({"name": "ours", "labels": {"a": "b"}})
+        );
+    }
+
+    #[test]
+    fn what_rendering_reads_is_known_before_and_counted_after() {
+        let (one, other) = (node("a", 10), node("b", 1_000));
+        let bytes = |object: &Object| object.json().len() as u64;
+        let (both, primary) = (vec![one.clone(), other.clone()], node("m", 77));
+        let related = grant(json!({"theirs": "spec.size", "ours": "spec.size"}));
+        let list = |limit| Render::new(both.clone(), None, grant(Value::Null), asked(nodes()), limit);
+        let all = 2 * LOOK + bytes(&one) + bytes(&other);
+        assert_eq!((list(9_000).reads(), list(9_000).run().read), (all, all));
+        // The second is not rendered any more.
+        assert_eq!(
+            (list(10).reads(), list(10).run().read),
+            (all, all - bytes(&other))
+        );
+        let list = Render::new(both, Some(primary.clone()), related, asked(nodes()), 9_000);
+        let looked = 2 * LOOK + bytes(&primary) + bytes(&one) + bytes(&other);
+        assert_eq!(list.reads(), looked + bytes(&one) + bytes(&other));
+        assert_eq!(list.run().read, looked, "none of them is related");
+        for (projection, read) in [(vec![], LOOK), (vec!["status".to_owned()], LOOK + bytes(&one))] {
+            let query = ObjectQuery {
+                object: one.reference(),
+                projection,
+                latest: false,
+            };
+            let one = Render::new(
+                vec![one.clone()],
+                None,
+                grant(Value::Null),
+                (Question::Object(query), Selection::default()),
+                0,
+            );
+            assert_eq!((one.reads(), one.run().read), (read, read));
+            assert!(
+                one.run().answer.is_ok(),
+                "the room counts when the answer is kept"
+            );
+        }
     }
 
     #[test]

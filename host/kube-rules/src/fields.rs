@@ -64,7 +64,9 @@ impl FieldSelector {
 
     /// Whether the fields of an object, given as its text, meet every requirement.
     pub fn matches_text(&self, object: &str) -> bool {
-        self.is_met(|path| text::value_at(object, path))
+        // One reading finds all fields, however many there are.
+        let fields = self.0.iter().map(|requirement| requirement.field.as_str());
+        self.matches(&text::tree(&text::projection(object, fields.chain(KIND))))
     }
 
     /// Whether every requirement is met; `at` returns the value at a dotted path.
@@ -160,6 +162,9 @@ fn text_of(at: &impl Fn(&str) -> Option<Value>, field: &str) -> String {
         Some(other) => other.to_string(),
     }
 }
+
+/// The fields that [`absent`] reads beside those of the selector.
+const KIND: [&str; 2] = ["apiVersion", "kind"];
 
 /// The text of a missing field. It is empty, but for flags of builtin kinds, which count as `false`
 /// (kube-apiserver, the `ToSelectableFields` of Node and Pod).

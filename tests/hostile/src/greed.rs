@@ -19,6 +19,10 @@ pub enum Greed {
     Lists,
     /// Asks for as much as a journal can hold.
     Answers,
+    /// Asks for two hundred and fifty parts of a large object.
+    Parts,
+    /// Asks for two hundred lists that nobody else asks for, and changes the one object that is in all of them.
+    Changes,
 }
 
 /// A ConfigMap.
@@ -62,6 +66,19 @@ impl Greed {
             Greed::Lists => {
                 let ask = |n| cluster::objects::<ConfigMap>().labels(&format!("a!=x{n}"));
                 let _ = join::join_all((0..900).map(|n| cx.ask(ask(n)))).await;
+            }
+            Greed::Parts => {
+                let ask = |n| cluster::object::<ConfigMap>("large-0").keep(&[&format!("metadata.part-{n}")]);
+                let _ = join::join_all((0..250).map(|n| cx.ask(ask(n)))).await;
+            }
+            Greed::Changes => {
+                let name = &cx.object().metadata().name;
+                let ask = |n| cluster::objects::<ConfigMap>().labels(&format!("a,a!={name}-{n}"));
+                let _ = join::join_all((0..200).map(|n| cx.ask(ask(n).keep(&["metadata"])))).await;
+                if let Ok(map) = cx.ask(cluster::object::<ConfigMap>("map-0")).await {
+                    let change = serde_json::json!({"data": {"changed": format!("{name} {:?}", cx.now())}});
+                    let _ = cx.act(cluster::patch(&map, change).any_version()).await;
+                }
             }
             Greed::Answers => {
                 let ask = |n| cluster::object::<ConfigMap>(&format!("large-{n}"));

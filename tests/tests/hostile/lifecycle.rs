@@ -999,7 +999,13 @@ pub(crate) fn greed() -> Vec<Row> {
     // Each of them would be a watch of its own.
     let pods = json!({"Objects": {"api_version": "v1", "kind": "Pod", "namespace": OFFENDERS, "label_selector": null,
         "field_selector": "spec.nodeName=node-{n}", "projection": [], "limit": 0, "latest": false}});
-    let many = |question: Value| requests(json!([{"$times": [asking(question), 900]}]));
+    let times = |question: Value, count: u64| requests(json!([{"$times": [asking(question), count]}]));
+    let many = |question: Value| times(question, 900);
+    let some = |question: Value| times(question, 300);
+    // To find the part, all of the object is read.
+    let parts = |latest: bool| json!({"Object": {"object": mine("Pod", "v1", HUGE), "projection": ["status.x{n}"], "latest": latest}});
+    let by_field = json!({"Objects": {"api_version": "v1", "kind": "Pod", "namespace": OFFENDERS, "label_selector": null,
+        "field_selector": "status.x{n}!=y", "projection": ["metadata"], "limit": 0, "latest": false}});
     let too_many = Expect::Refused(&[Code::ResourceExhausted]);
     let asks = |name: &str, question: Value| row(name, many(question), too_many.clone());
     let computes = |name: &str, rounds: u64, expect: Expect| {
@@ -1012,6 +1018,20 @@ pub(crate) fn greed() -> Vec<Row> {
         asks("nine hundred objects in one step", objects(false)),
         asks("nine hundred objects that read through", objects(true)),
         asks("the Pods of nine hundred nodes", pods),
+        row(
+            "three hundred parts of a large object",
+            some(parts(false)),
+            too_many.clone(),
+        ),
+        row(
+            "three hundred parts of a large object that read through",
+            some(parts(true)),
+            too_many.clone(),
+        ),
+        asks(
+            "nine hundred lists that select by a field of a large object",
+            by_field,
+        ),
         row("a journal full of huge answers", huge_answers(), too_many.clone()),
         row("ten steps a pass", ten_steps(), Expect::Paced(20 + 62)),
         // The second one shows that the first one is more than half of the limit.

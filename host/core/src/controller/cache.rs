@@ -4,11 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use polity_kube_rules::deletion::is_ended;
-use polity_kube_rules::fields::FieldSelector;
-use polity_kube_rules::labels::LabelSelector;
 
 use crate::call::{Scope, WatchEvent};
-use crate::contract::{Kind, ListQuery, ObjectRef};
+use crate::contract::{Kind, ObjectRef};
 use crate::key::ObjectKey;
 use crate::object::{Object, ResourceVersion};
 use crate::projection;
@@ -196,19 +194,12 @@ impl Cache {
         self.scopes.get(scope).is_some_and(|watched| watched.synced)
     }
 
-    /// The objects that a query selects, as the scope shows them, ordered by namespace and name.
-    pub fn list(&self, scope: &Scope, query: &ListQuery) -> Lookup<Vec<Object>> {
+    /// The objects of a scope, or those of one namespace of it, ordered by namespace and name.
+    pub fn list(&self, scope: &Scope, namespace: Option<&str>) -> Lookup<Vec<Object>> {
         match self.scopes.get(scope) {
             None => Lookup::Unwatched,
             Some(watched) if !watched.synced => Lookup::Unsynced,
-            Some(watched) => {
-                let selection = Selection::of(query);
-                let selected = watched
-                    .objects
-                    .values()
-                    .filter(|object| selection.selects(object));
-                Lookup::Known(selected.cloned().collect())
-            }
+            Some(watched) => Lookup::Known(watched.of_namespace(namespace)),
         }
     }
 
@@ -223,45 +214,6 @@ impl Cache {
             .get(scope)
             .into_iter()
             .flat_map(|watched| watched.objects.values())
-    }
-}
-
-/// Whether a query selects an object. The caller has compared the kind.
-pub fn selects(query: &ListQuery, object: &Object) -> bool {
-    Selection::of(query).selects(object)
-}
-
-/// The selectors of a query, parsed once for many objects.
-struct Selection<'a> {
-    namespace: Option<&'a str>,
-    /// `None` if the query has no selector. `Some(None)` if its text is invalid: such a selector selects nothing.
-    labels: Option<Option<LabelSelector>>,
-    fields: Option<Option<FieldSelector>>,
-}
-
-impl<'a> Selection<'a> {
-    fn of(query: &'a ListQuery) -> Self {
-        Selection {
-            namespace: query.namespace.as_deref(),
-            labels: query.label_selector.as_deref().map(LabelSelector::parse),
-            fields: query.field_selector.as_deref().map(|text| text.parse().ok()),
-        }
-    }
-
-    fn selects(&self, object: &Object) -> bool {
-        let matches_labels = |selector: &Option<LabelSelector>| {
-            let labels = object.at("metadata.labels").unwrap_or_default();
-            let selector = selector.as_ref();
-            selector.is_some_and(|selector| selector.matches_labels(&labels))
-        };
-        let matches_fields = |selector: &Option<FieldSelector>| {
-            let selector = selector.as_ref();
-            selector.is_some_and(|selector| selector.matches_text(object.json()))
-        };
-        self.namespace
-            .is_none_or(|namespace| object.namespace() == Some(namespace))
-            && self.labels.as_ref().is_none_or(matches_labels)
-            && self.fields.as_ref().is_none_or(matches_fields)
     }
 }
 
@@ -284,6 +236,15 @@ impl Scope {
 }
 
 impl Watched {
+    fn of_namespace(&self, namespace: Option<&str>) -> Vec<Object> {
+        let Some(namespace) = namespace else {
+            return self.objects.values().cloned().collect();
+        };
+        let from = self.objects.range(ObjectKey::new(Some(namespace), "")..);
+        let of_it = from.take_while(|(place, _)| place.namespace.as_deref() == Some(namespace));
+        of_it.map(|(_, object)| object.clone()).collect()
+    }
+
     fn apply(&mut self, scope: &Scope, object: Object) -> Option<Change> {
         let place = ObjectKey::from(&object);
         let stale = self
@@ -416,31 +377,32 @@ mod tests {
     }
 
     #[test]
-    fn a_query_selects_by_labels_and_fields_as_an_api_server_does() {
-        let pod = Object::new(json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "p", "namespace": "a", "labels": {"app": "web"}},
-            "spec": {"nodeName": "n"}, "status": {"phase": "Running"}}));
-        let query = |label: Option<&str>, field: Option<&str>| ListQuery {
-            namespace: Some("a".into()),
-            label_selector: label.map(str::to_owned),
-            field_selector: field.map(str::to_owned),
-            ..ListQuery::all(pod.kind())
+    fn the_objects_of_a_namespace_are_those_that_stand_in_it() {
+        let mut cache = cache();
+        let at = |namespace: Option<&str>, name: &str| {
+            Object::new(
+                json!({"metadata": {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}}),
+            )
         };
-        for (label, field, expected) in [
-            (None, None, true),
-            (Some("app in (web,api)"), Some("spec.nodeName=n"), true),
-            (Some("!app"), None, false),
-            (Some("no selector"), None, false),
-            (None, Some("status.phase!=Succeeded,status.phase!=Failed"), true),
-            (None, Some("status.phase!=Running"), false),
-            (None, Some("spec.hostNetwork=false"), true),
-            (None, Some("no selector"), false),
+        let objects = vec![
+            at(None, "cluster"),
+            at(Some("a"), "a-1"),
+            at(Some("b"), "b-2"),
+            at(Some("b"), "b-1"),
+            at(Some("b2"), "other"),
+        ];
+        let version = ResourceVersion(1);
+        cache.observe(&scope(), WatchEvent::Listed { objects, version });
+        for (namespace, expected) in [
+            (None, &["cluster", "a-1", "b-1", "b-2", "other"][..]),
+            (Some("b"), &["b-1", "b-2"]),
+            (Some("c"), &[]),
         ] {
-            assert_eq!(
-                selects(&query(label, field), &pod),
-                expected,
-                "{label:?} {field:?}"
-            );
+            let Lookup::Known(found) = cache.list(&scope(), namespace) else {
+                panic!("the watch has listed");
+            };
+            let names: Vec<&str> = found.iter().map(Object::name).collect();
+            assert_eq!(names, expected, "{namespace:?}");
         }
     }
 

@@ -1,24 +1,25 @@
 //! Dependents: a key is enqueued when an answer that its last pass used has changed.
 //!
 //! Answers are not rendered again to find that out. The digest of an answer is the sum of the digests of its items. A
-//! change subtracts the old digest of its item and adds the new one. Both are computed once for all keys that asked
-//! the same question through the same grant.
+//! change subtracts the old digest of its item and adds the new one. Both are computed once for all questions that see
+//! the same part of the item ([`Seen`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::cache::{Change, Lookup, selects};
+use super::cache::{Change, Lookup};
 use super::keys::{KeyState, Waiting};
 use super::passes::Running;
+use super::seen::{READ, Seen, Sides};
 use super::{Controller, Guard};
 use crate::binding::KindGrant;
 use crate::call::Scope;
-use crate::contract::{Cause, ListQuery, Question};
-use crate::grants;
+use crate::contract::{Cause, ListQuery, ObjectQuery, ObjectRef, Question, Role};
+use crate::grants::Reach;
 use crate::key::{Key, ObjectKey};
 use crate::object::Object;
-use crate::reconcile::{Dependency, Moved, Questions, Work};
-use crate::render::digest_of_item;
+use crate::reconcile::{Dependency, Frame, Moved, Questions, Work};
+use crate::selection::{self, Selection};
 
 /// The keys that depend on a scope.
 #[derive(Debug, Default)]
@@ -33,93 +34,10 @@ pub(super) struct Dependents {
 #[derive(Debug)]
 struct Asked {
     grant: Arc<KindGrant>,
-    keys: BTreeSet<Key>,
-}
-
-/// For each grant, the digests of the changed item in an answer, before and after the change.
-type Digests = Vec<(Arc<KindGrant>, [Option<u128>; 2])>;
-
-/// A change, with the digests that different questions see of it.
-struct Seen<'a> {
-    change: &'a Change,
-    key: [u8; 16],
-    /// Digests before and after the change, by question and grant. The relation that a grant requires is not applied
-    /// here, because it depends on the primary of each key.
-    digests: BTreeMap<Question, Digests>,
-}
-
-impl<'a> Seen<'a> {
-    fn new(change: &'a Change, key: [u8; 16]) -> Self {
-        Seen {
-            change,
-            key,
-            digests: BTreeMap::new(),
-        }
-    }
-
-    /// The digests before and after the change for a question through a grant; `None` where the question does not
-    /// select the object.
-    fn digests(&mut self, question: &Question, grant: &Arc<KindGrant>) -> [Option<u128>; 2] {
-        let same = |(known, _): &&(Arc<KindGrant>, _)| Arc::ptr_eq(known, grant) || known == grant;
-        let known = self
-            .digests
-            .get(question)
-            .and_then(|known| known.iter().find(same));
-        if let Some((_, digests)) = known {
-            return *digests;
-        }
-        let digests = self.digests_of(question, grant);
-        let known = self.digests.entry(question.clone()).or_default();
-        known.push((grant.clone(), digests));
-        digests
-    }
-
-    fn digests_of(&self, question: &Question, grant: &KindGrant) -> [Option<u128>; 2] {
-        let Change {
-            before, after, place, ..
-        } = self.change;
-        [before, after].map(|object| {
-            let object = object.as_ref()?;
-            let wanted = match question {
-                Question::Object(query) => {
-                    (ObjectKey::from(&query.object) == *place).then_some(&query.projection)
-                }
-                Question::Objects(query) => selects(query, object).then_some(&query.projection),
-                _ => None,
-            };
-            Some(digest_of_item(&self.key, grant, object, wanted?))
-        })
-    }
-
-    /// Enters the change into the difference of one answer.
-    fn count_in(
-        &mut self,
-        moved: &mut Moved,
-        question: &Question,
-        grant: &Arc<KindGrant>,
-        primary: Option<&Object>,
-    ) {
-        let [before, after] = self.digests(question, grant);
-        if before == after {
-            return;
-        }
-        let related = |object: &Option<Object>, digest: Option<u128>| {
-            let is_related = |object: &Object| grants::check_relation(grant, primary, object).is_ok();
-            match (object, question) {
-                (Some(object), _) if is_related(object) => digest,
-                // A single object that is not related is refused. A refusal is another answer than "not found", so it
-                // has a digest of its own.
-                (Some(_), Question::Object(_)) => digest.map(|_| 0),
-                _ => None,
-            }
-        };
-        let Change {
-            before: old,
-            after: new,
-            ..
-        } = self.change;
-        moved.by(related(old, before), related(new, after));
-    }
+    /// The selectors of the question.
+    selection: Selection,
+    /// The keys, each with the place of the question among the answers that its last pass used.
+    keys: BTreeMap<Key, usize>,
 }
 
 impl Controller {
@@ -132,45 +50,43 @@ impl Controller {
         if !self.guards.stand(Guard::ChangesEnqueueDependents) {
             return;
         }
+        let Some(object) = change.after.as_ref().or(change.before.as_ref()) else {
+            return;
+        };
+        let object = object.reference();
         let mut seen = Seen::new(change, self.digest_key);
-        for key in &dependents.keys {
-            let running = self.keys.get(key).and_then(|state| state.running);
-            if let Some((_, pass)) = running.and_then(|id| self.passes.get_mut(&id)) {
-                note(
-                    &mut pass.work,
-                    pass.frame.snapshot.as_ref(),
-                    [Some(&mut seen), None],
-                    None,
-                );
+        for (_, running) in self.passes.values_mut() {
+            if running.work.looked_at.contains(&change.scope) {
+                note(&running.frame, &mut running.work, [Some(&mut seen), None], None);
             }
         }
-        let is_synced = self.cache.is_synced(&change.scope);
-        let by = change.after.as_ref().or(change.before.as_ref());
-        let moved_by = by.map(Object::reference);
+        let all_enqueued = !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
         let mut concerned = BTreeSet::new();
-        for (asked, all) in &dependents.asked {
-            for Asked { grant, keys } in all {
-                let [before, after] = seen.digests(&asked.1, grant);
-                let is_concerned = before != after || !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
-                for key in keys.iter().filter(|_| is_concerned) {
-                    let state = self.keys.get_mut(key);
-                    let is_other = state.is_some_and(|state| {
-                        let is_other = state.count_in(asked, &mut seen);
-                        if is_other {
-                            state.moved_by.clone_from(&moved_by);
-                        }
-                        is_other
-                    });
-                    if (is_other && is_synced) || !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued) {
-                        concerned.insert(key.clone());
-                    }
+        for (asked, by) in dependents.concerned_by(change) {
+            // The same for all keys, unless too much was compared for the tenant queue of some of them.
+            let mut compared = None;
+            for (key, place) in &by.keys {
+                let Some(state) = self.keys.get_mut(key) else {
+                    continue;
+                };
+                compared = compared
+                    .or_else(|| seen.sides(&state.tenant_queue, (&asked.1, &by.selection), &by.grant));
+                if compared.is_some_and(|[before, after]| before == after) && !all_enqueued {
+                    break;
+                }
+                if state.count_in(*place, compared, &mut seen) || all_enqueued {
+                    concerned.insert(key.clone());
                 }
             }
         }
+        let is_synced = self.cache.is_synced(&change.scope) || all_enqueued;
         for key in concerned {
-            let waits = |state: &KeyState| state.running.is_none() && state.waiting == Waiting::ForAnyChange;
-            if self.keys.get(&key).is_some_and(|state| waits(state)) {
-                self.enqueue(&key, Cause::Dependency(moved_by.clone()));
+            let Some(state) = self.keys.get_mut(&key) else {
+                continue;
+            };
+            state.moved_by = Some(object.clone());
+            if is_synced && state.running.is_none() && state.waiting == Waiting::ForAnyChange {
+                self.enqueue(&key, Cause::Dependency(Some(object.clone())));
             }
         }
     }
@@ -179,8 +95,12 @@ impl Controller {
     pub(super) fn note_read(&self, running: &mut Running, changes: &[Change], answers: Option<&Questions>) {
         for change in changes {
             let mut seen = Seen::new(change, self.digest_key);
-            let primary = running.frame.snapshot.as_ref();
-            note(&mut running.work, primary, [Some(&mut seen), None], answers);
+            note(
+                &running.frame,
+                &mut running.work,
+                [Some(&mut seen), None],
+                answers,
+            );
         }
     }
 
@@ -191,13 +111,8 @@ impl Controller {
             // A watch may have shown the write before. Then the write changes nothing in the cache any more.
             let change = changes.iter().find(|change| change.scope == own.scope);
             let (mut change, mut own) = (change.map(seen), seen(own));
-            let primary = running.frame.snapshot.as_ref();
-            note(
-                &mut running.work,
-                primary,
-                [change.as_mut(), Some(&mut own)],
-                None,
-            );
+            let seen = [change.as_mut(), Some(&mut own)];
+            note(&running.frame, &mut running.work, seen, None);
         }
     }
 
@@ -214,43 +129,40 @@ impl Controller {
         state.last.used.iter().zip(&state.moved).any(is_other)
     }
 
-    /// Whether an answer changed because the primary changed: the relation of a grant compares objects with a field
-    /// of the primary.
-    pub(super) fn relation_moved(
+    /// Which answers changed because the primary changed: the relation of a grant compares objects with a field of the
+    /// primary.
+    pub(super) fn relations_moved(
         &self,
-        used: &(Questions, Dependency),
+        used: &[(Questions, Dependency)],
         before: Option<&Object>,
         now: Option<&Object>,
-    ) -> bool {
-        let ((_, question), dependency) = used;
-        let Some(relation) = &dependency.grant.relation else {
-            return false;
+    ) -> Vec<bool> {
+        let mut relations = Relations {
+            primaries: [before, now],
+            changed: BTreeMap::new(),
+            read: 0,
         };
-        let ours = |primary: Option<&'_ Object>| primary?.text_at(&relation.ours).map(str::to_owned);
-        if ours(before) == ours(now) {
-            return false;
-        }
-        let related = |primary: Option<&Object>| -> Vec<Object> {
-            let found = match question {
-                Question::Object(query) => {
-                    let known = self
-                        .cache
-                        .last_known(&dependency.scope, &ObjectKey::from(&query.object));
-                    known.cloned().into_iter().collect()
-                }
-                Question::Objects(query) => self.list_now(&dependency.scope, query),
-                _ => Vec::new(),
-            };
-            let is_related =
-                |object: &Object| grants::check_relation(&dependency.grant, primary, object).is_ok();
-            found.into_iter().filter(is_related).collect()
+        let moved = |((_, question), dependency): &(Questions, Dependency)| {
+            relations.changed(&dependency.grant)
+                && relations.moved(question, dependency, || self.asked_of(question, dependency))
         };
-        related(before) != related(now)
+        used.iter().map(moved).collect()
     }
 
-    fn list_now(&self, scope: &Scope, query: &ListQuery) -> Vec<Object> {
-        match self.cache.list(scope, query) {
-            Lookup::Known(found) => found,
+    /// The objects that an answer may be about now.
+    fn asked_of(&self, question: &Question, dependency: &Dependency) -> Vec<Object> {
+        match question {
+            Question::Object(query) => {
+                let place = ObjectKey::from(&query.object);
+                let known = self.cache.last_known(&dependency.scope, &place);
+                known.cloned().into_iter().collect()
+            }
+            Question::Objects(query) => {
+                match self.cache.list(&dependency.scope, query.namespace.as_deref()) {
+                    Lookup::Known(found) => found,
+                    _ => Vec::new(),
+                }
+            }
             _ => Vec::new(),
         }
     }
@@ -264,10 +176,10 @@ impl Controller {
             }
         }
         let new = self.keys.get(key).map(|state| state.last.used.clone());
-        for (asked, dependency) in new.iter().flat_map(|used| used.iter()) {
-            let dependents = self.dependents.entry(dependency.scope.clone()).or_default();
+        for (place, used) in new.iter().flat_map(|used| used.iter()).enumerate() {
+            let dependents = self.dependents.entry(used.1.scope.clone()).or_default();
             dependents.keys.insert(key.clone());
-            dependents.add(asked, &dependency.grant, key);
+            dependents.add(used, key, place);
         }
     }
 
@@ -285,21 +197,105 @@ impl Controller {
     }
 }
 
+/// The relations of grants to a primary that a pass changed.
+struct Relations<'a> {
+    /// The primary before and after the pass.
+    primaries: [Option<&'a Object>; 2],
+    /// Whether the primary's side of a relation changed, by its path.
+    changed: BTreeMap<String, bool>,
+    /// The bytes of text that were read.
+    read: u64,
+}
+
+impl Relations<'_> {
+    fn changed(&mut self, grant: &KindGrant) -> bool {
+        let Some(relation) = &grant.relation else {
+            return false;
+        };
+        if let Some(changed) = self.changed.get(&relation.ours) {
+            return *changed;
+        }
+        let [before, now] = self.primaries.map(|primary| primary?.text_at(&relation.ours));
+        self.changed.insert(relation.ours.clone(), before != now);
+        before != now
+    }
+
+    /// Whether an answer is about other objects now. If too much text was read, it may be.
+    fn moved(
+        &mut self,
+        question: &Question,
+        dependency: &Dependency,
+        asked: impl FnOnce() -> Vec<Object>,
+    ) -> bool {
+        if self.read >= READ {
+            return true;
+        }
+        let objects = asked();
+        let bytes = objects.iter().map(|object| object.json().len() as u64);
+        self.read = bytes.fold(self.read, u64::saturating_add);
+        let [before, now] = self
+            .primaries
+            .map(|primary| Reach::of(&dependency.grant, primary));
+        objects.iter().any(|object| {
+            let is_asked = || match question {
+                Question::Objects(query) => {
+                    let labels = selection::labels(object);
+                    dependency.selection.selects(query, object, &labels)
+                }
+                _ => true,
+            };
+            before.check(object).is_ok() != now.check(object).is_ok() && is_asked()
+        })
+    }
+}
+
 impl Dependents {
     pub(super) fn has_key_of(&self, binding: &str) -> bool {
         self.keys.iter().any(|key| *key.binding == *binding)
     }
 
-    fn add(&mut self, asked: &Questions, grant: &Arc<KindGrant>, key: &Key) {
+    /// The questions whose answers a change may alter: those about the changed object, and all lists.
+    fn concerned_by<'a>(&'a self, change: &Change) -> impl Iterator<Item = (&'a Questions, &'a Asked)> {
+        let (kind, place) = (&change.scope.kind, &change.place);
+        let object = ObjectRef {
+            cluster: None,
+            kind: kind.clone(),
+            namespace: place.namespace.as_deref().map(str::to_owned),
+            name: place.name.to_string(),
+        };
+        let mut found = Vec::new();
+        for role in [Role::Identity, Role::Lifecycle, Role::Retry] {
+            // The questions about one object stand side by side, and so do the lists of one kind. These come first.
+            let about_it = Question::Object(ObjectQuery {
+                object: object.clone(),
+                projection: Vec::new(),
+                latest: false,
+            });
+            let list = Question::Objects(ListQuery::all(kind.clone()));
+            let is_about_it =
+                |question: &Question| matches!(question, Question::Object(query) if query.object == object);
+            let is_list = |question: &Question| matches!(question, Question::Objects(_));
+            let from = |first: Question| self.asked.range((role, first)..);
+            found.extend(
+                from(about_it).take_while(|((by, question), _)| *by == role && is_about_it(question)),
+            );
+            found.extend(from(list).take_while(|((by, question), _)| *by == role && is_list(question)));
+        }
+        let through = |(asked, all): (&'a Questions, &'a Vec<Asked>)| all.iter().map(move |by| (asked, by));
+        found.into_iter().flat_map(through)
+    }
+
+    fn add(&mut self, (asked, dependency): &(Questions, Dependency), key: &Key, place: usize) {
         let by = self.asked.entry(asked.clone()).or_default();
-        let same = |asked: &&mut Asked| Arc::ptr_eq(&asked.grant, grant);
+        let same = |asked: &&mut Asked| Arc::ptr_eq(&asked.grant, &dependency.grant);
         match by.iter_mut().find(same) {
             Some(asked) => {
-                asked.keys.insert(key.clone());
+                asked.keys.insert(key.clone(), place);
             }
             None => by.push(Asked {
-                grant: grant.clone(),
-                keys: BTreeSet::from([key.clone()]),
+                grant: dependency.grant.clone(),
+                selection: dependency.selection.clone(),
+                keys: BTreeMap::from([(key.clone(), place)]),
             }),
         }
     }
@@ -319,50 +315,53 @@ impl Dependents {
 }
 
 impl KeyState {
-    /// Counts a change into an answer that the last pass used; whether that is another one now.
-    fn count_in(&mut self, asked: &Questions, seen: &mut Seen<'_>) -> bool {
-        // They come from a map, and stand in its order.
-        let place = self.last.used.binary_search_by(|(used, _)| used.cmp(asked));
-        let Some(((_, dependency), moved)) = place
-            .ok()
-            .and_then(|place| Some((self.last.used.get(place)?, self.moved.get_mut(place)?)))
-        else {
+    /// Counts a change into the answer at a place among those that the last pass used, and returns whether that is another
+    /// one now. `compared` are the digests of the changed item; `None` if they were not computed.
+    fn count_in(&mut self, place: usize, compared: Option<Sides>, seen: &mut Seen<'_>) -> bool {
+        let (used, moved) = (self.last.used.get(place), self.moved.get_mut(place));
+        let Some((((_, question), dependency), moved)) = used.zip(moved) else {
             return false;
         };
-        seen.count_in(moved, &asked.1, &dependency.grant, self.seen.as_ref());
-        dependency.is_other(&asked.1, *moved)
+        let by = compared.and_then(|sides| {
+            let (queue, primary) = (&self.tenant_queue, self.seen.as_ref());
+            seen.moved(queue, question, &dependency.grant, sides, primary)
+        });
+        moved.add(by.unwrap_or(Moved::SOMEHOW));
+        dependency.is_other(question, *moved)
     }
 }
 
 /// Notes a change of an object in the answers that a pass used, without what the pass did itself: `[change, own]`.
 /// Differences add up, so it does not matter which of them is known first.
-fn note(
-    work: &mut Work,
-    primary: Option<&Object>,
-    mut seen: [Option<&mut Seen<'_>>; 2],
-    answers: Option<&Questions>,
-) {
+fn note(frame: &Frame, work: &mut Work, seen: [Option<&mut Seen<'_>>; 2], answers: Option<&Questions>) {
+    let [mut change, mut own] = seen;
     let mut is_concerned = false;
-    for (asked, dependency) in work
-        .dependencies
-        .iter_mut()
-        .filter(|(asked, _)| answers != Some(*asked))
-    {
-        let before = dependency.moved;
-        let mut moved = [Moved::default(); 2];
-        for (seen, moved) in seen.iter_mut().zip(&mut moved) {
-            if let Some(seen) = seen.as_mut().filter(|seen| seen.change.scope == dependency.scope) {
-                seen.count_in(moved, &asked.1, &dependency.grant, primary);
-            }
+    for (asked, dependency) in &mut work.dependencies {
+        if answers == Some(asked) {
+            continue;
         }
-        dependency.moves(moved);
+        let (queue, primary) = (&frame.tenant_queue, frame.snapshot.as_ref());
+        let by = |seen: &mut Option<&mut Seen<'_>>| {
+            let seen = seen.as_mut()?;
+            if seen.change().scope != dependency.scope {
+                return Some(Moved::default());
+            }
+            let sides = seen.sides(queue, (&asked.1, &dependency.selection), &dependency.grant)?;
+            seen.moved(queue, &asked.1, &dependency.grant, sides, primary)
+        };
+        let before = dependency.moved;
+        let moved = match change {
+            // What is not compared may have changed.
+            Some(_) => by(&mut change).unwrap_or(Moved::SOMEHOW),
+            None => Moved::default(),
+        };
+        let own = by(&mut own).unwrap_or_default();
+        dependency.moves([moved, own]);
         is_concerned |= before != dependency.moved;
     }
     if is_concerned {
-        let objects = seen
-            .iter()
-            .flatten()
-            .flat_map(|seen| [&seen.change.after, &seen.change.before]);
+        let seen = [change, own].into_iter().flatten();
+        let objects = seen.flat_map(|seen| [&seen.change().after, &seen.change().before]);
         work.moved_by = objects.flatten().next().map(Object::reference);
     }
 }

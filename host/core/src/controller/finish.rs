@@ -121,8 +121,7 @@ impl Controller {
         let Some(state) = self.keys.get(&frame.key) else {
             return;
         };
-        let moved = |used| self.relation_moved(used, frame.snapshot.as_ref(), state.seen.as_ref());
-        let moved: Vec<bool> = state.last.used.iter().map(moved).collect();
+        let moved = self.relations_moved(&state.last.used, frame.snapshot.as_ref(), state.seen.as_ref());
         if let Some(state) = self.keys.get_mut(&frame.key) {
             let all = state.moved.iter_mut().zip(moved).filter(|(_, moved)| *moved);
             all.for_each(|(known, _)| *known = Moved::SOMEHOW);

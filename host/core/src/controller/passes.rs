@@ -192,6 +192,7 @@ impl Controller {
             frame: &running.frame,
             work: &mut running.work,
             commands: Vec::new(),
+            read: 0,
         };
         match catch_unwind(AssertUnwindSafe(|| handler(&mut context))) {
             Ok(flow) => {

@@ -16,6 +16,7 @@ use crate::controller::Guard;
 use crate::controller::Guards;
 use crate::controller::calls::Target;
 use crate::key::PassId;
+use crate::render::Render;
 
 /// Steps of at least this fuel are long: about a millisecond. Long steps leave one thread free for short ones.
 const LONG: u64 = 1_000_000;
@@ -24,8 +25,9 @@ const LONG: u64 = 1_000_000;
 const SHORTEST: u64 = 20_000;
 /// The fuel charged for a byte that is copied into a policy or out of it.
 const PER_BYTE: u64 = 2;
-/// The fuel charged for an object that is rendered. Rendering one takes some microseconds.
-const PER_OBJECT: u64 = 10_000;
+/// The event loop renders an answer itself only if all that it renders for one event reads at most so much text: some
+/// tens of microseconds. A unit of fuel and a byte that is read take about the same time.
+const SHORT_TEXT: u64 = 64 << 10;
 /// A room with more tenant queues than this forgets those that are idle.
 const REMEMBERED: usize = 1_024;
 
@@ -62,8 +64,8 @@ pub struct RoomSizes {
     pub reads: u32,
     /// The largest number of writes in flight at the API server.
     pub writes: u32,
-    /// The event loop renders lists of up to this many objects itself. A thread renders longer lists, because they
-    /// would hold up all other events.
+    /// The event loop renders lists from up to this many objects itself. A thread renders longer lists, and all answers
+    /// for which much text is read, because they would hold up all other events.
     pub short_list: u32,
 }
 
@@ -172,6 +174,7 @@ pub(super) fn cost_of(reply: &Reply) -> Option<u64> {
             };
             Some(stepped.fuel.saturating_add(bytes.saturating_mul(PER_BYTE)))
         }
+        Reply::Rendered(rendered) => Some(rendered.read),
         _ => None,
     }
 }
@@ -189,9 +192,11 @@ impl Rooms {
         self.guards = guards;
     }
 
-    /// Whether a list of this many objects is short enough for the event loop to render it.
-    pub(crate) fn is_short(&self, objects: usize) -> bool {
-        objects <= self.sizes.short_list as usize
+    /// Whether an answer is short enough for the event loop to render it. `read` are the bytes that it has read for the
+    /// same event.
+    pub(crate) fn is_short(&self, render: &Render, read: u64) -> bool {
+        let is_long_list = render.len() > self.sizes.short_list as usize;
+        !is_long_list && read.saturating_add(render.reads()) <= SHORT_TEXT
     }
 
     /// Whether a call of a tenant queue may start now: a place is kept for its pass, or one is free and no other call
@@ -370,7 +375,7 @@ impl Waiter {
 fn cost(waiter: &Waiter) -> Option<u64> {
     match waiter {
         Waiter::Call { call, .. } => match &**call {
-            Call::Render(render) => Some((render.objects.len() as u64).saturating_mul(PER_OBJECT)),
+            Call::Render(render) => Some(render.reads()),
             _ => None,
         },
         Waiter::Change(_) => None,
@@ -487,6 +492,7 @@ impl Places {
 mod tests {
     use super::*;
     use crate::reconcile::fixture_binding;
+    use crate::selection::Selection;
 
     struct House {
         rooms: Rooms,
@@ -777,29 +783,59 @@ mod tests {
         assert_eq!(house.rooms.rooms[&Room::Reads].queues.len(), REMEMBERED);
     }
 
-    #[test]
-    fn a_list_counts_as_much_of_the_threads_as_it_has_objects() {
-        let object = crate::object::Object::new(serde_json::json!({}));
+    /// An answer about so many objects of `bytes` bytes.
+    fn render(count: usize, bytes: usize) -> Render {
+        let object = crate::object::Object::new(serde_json::json!({"data": "x".repeat(bytes)}));
         let grant: crate::binding::KindGrant =
             serde_json::from_value(serde_json::json!({"apiVersion": "v1", "kind": "Node"})).expect("a grant");
-        let render = |count: usize| crate::render::Render {
-            objects: vec![object.clone(); count],
-            primary: None,
-            query: crate::contract::ListQuery::all(grant.kind()),
-            grant: grant.clone().into(),
-            limit: 0,
-        };
+        let query = crate::contract::ListQuery::all(grant.kind());
+        let all = crate::contract::Question::Objects(query);
+        Render::new(
+            vec![object; count],
+            None,
+            grant.into(),
+            (all, Selection::default()),
+            1_000,
+        )
+    }
+
+    #[test]
+    fn a_list_counts_as_much_of_the_threads_as_text_is_read_for_it() {
         let mut house = House::of(Room::Threads, sizes(2));
-        for (count, charged) in [(1, SHORTEST), (50, 50 * PER_OBJECT)] {
+        let long = render(50, 10_000);
+        assert!(long.reads() > 50 * 10_000);
+        for (render, charged) in [(render(1, 1), SHORTEST), (long.clone(), long.reads())] {
+            let read = render.run().read;
             let waiter = Waiter::Call {
                 target: Target::Nobody,
-                call: Box::new(Call::Render(Box::new(render(count)))),
+                call: Box::new(Call::Render(Box::new(render.clone()))),
                 longest: Duration::from_millis(1),
             };
             house
                 .rooms
                 .enqueue(&house.room, &"a".into(), &house.binding, waiter);
             assert_eq!(house.begin()[0].charged, charged);
+            // Only one of fifty was read as well as looked at.
+            assert_eq!(cost_of(&Reply::Rendered(render.run())), Some(read));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_short_if_it_is_of_few_objects_and_little_text_is_read_for_the_event() {
+        let rooms = Rooms::new(RoomSizes::default());
+        for (render, read, is_short) in [
+            (render(16, 1), 0, true),
+            (render(17, 1), 0, false),
+            (render(1, 60_000), 0, true),
+            (render(1, 70_000), 0, false),
+            (render(1, 1), SHORT_TEXT, false),
+        ] {
+            assert_eq!(
+                rooms.is_short(&render, read),
+                is_short,
+                "{} {read}",
+                render.reads()
+            );
         }
     }
 

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use polity_kube_rules::fields::FieldSelector;
-use polity_kube_rules::labels::LabelSelector;
 use serde_json::Value;
 
 use super::{
@@ -15,6 +14,7 @@ use crate::call::{KEPT_METADATA, Scope};
 use crate::catalogue::OperationEffect;
 use crate::contract::{Code, Failure, ListQuery, Question, Role};
 use crate::object::Object;
+use crate::selection::Selection;
 
 /// Fields that every answer shows, whatever the grant says.
 const IDENTITY: [&str; 2] = ["metadata.name", "metadata.namespace"];
@@ -22,9 +22,9 @@ const IDENTITY: [&str; 2] = ["metadata.name", "metadata.namespace"];
 /// Who answers a granted question.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Admitted {
-    /// A watch, or the API server in its place. Holds the grant that lets the question through, and the scope of the
-    /// watch.
-    Watch(Arc<KindGrant>, Scope),
+    /// A watch, or the API server in its place. Holds the grant that lets the question through, the scope of the watch,
+    /// and the selectors of the question.
+    Watch(Arc<KindGrant>, Scope, Selection),
     /// The host, a cloud, or the API server.
     Call,
 }
@@ -48,9 +48,9 @@ pub fn check_question(
                 .admits(Verb::Ask, &object.kind, own, &Target::object(object))
                 .ok_or_else(|| Ungranted::Object(Verb::Ask, object.into()))?;
             let scope = scope(grant, own, object.namespace.as_deref(), None);
-            Ok(Admitted::Watch(grant.clone(), scope))
+            Ok(Admitted::Watch(grant.clone(), scope, Selection::default()))
         }
-        Question::Objects(query) => list(grants, own, query),
+        Question::Objects(query) => list(grants, own, query, Selection::of(question)?),
         Question::Secret(object) => {
             check_names(object)?;
             match grants.covers_secret(own, object.namespace.as_deref(), &object.name) {
@@ -89,7 +89,12 @@ fn cluster_of(question: &Question) -> Option<&str> {
     }
 }
 
-fn list(grants: &Grants, own: Option<&str>, query: &ListQuery) -> Result<Admitted, Refusal> {
+fn list(
+    grants: &Grants,
+    own: Option<&str>,
+    query: &ListQuery,
+    selection: Selection,
+) -> Result<Admitted, Refusal> {
     closed(&query.kind)?;
     if query.page.is_some() {
         let message = format!("list {}: this host serves no pages of lists", query.kind.kind);
@@ -113,6 +118,7 @@ fn list(grants: &Grants, own: Option<&str>, query: &ListQuery) -> Result<Admitte
     Ok(Admitted::Watch(
         grant.clone(),
         scope(grant, own, namespace, node_of(query)),
+        selection,
     ))
 }
 
@@ -184,26 +190,7 @@ fn check_size(question: &Question) -> Result<(), Failure> {
         let message = format!("the selectors or the projection have {bytes} bytes; the limit is {QUESTION}");
         return Err(Failure::new(Code::InvalidArgument, message));
     }
-    match question {
-        Question::Objects(query) => check_selectors(query),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses invalid selectors. They would select nothing, and a policy would take that for an answer.
-fn check_selectors(query: &ListQuery) -> Result<(), Failure> {
-    let is_label = |text: &&str| LabelSelector::parse(text).is_some();
-    let is_field = |text: &&str| text.parse::<FieldSelector>().is_ok();
-    let no_label = query.label_selector.as_deref().filter(|text| !is_label(text));
-    let no_field = query.field_selector.as_deref().filter(|text| !is_field(text));
-    match no_label.or(no_field) {
-        None => Ok(()),
-        Some(text) => {
-            let text: String = text.chars().take(80).collect();
-            let message = format!("no valid selector: {}", text.escape_debug());
-            Err(Failure::new(Code::InvalidArgument, message))
-        }
-    }
+    Ok(())
 }
 
 /// Whether a credential plan names only what its primary may use: Secrets that grants allow to see, and granted service
@@ -269,8 +256,8 @@ mod tests {
     }
 
     fn secrets_of(grants: &Grants, query: &ListQuery) -> Result<Scope, String> {
-        match list(grants, Some("team"), query) {
-            Ok(Admitted::Watch(_, scope)) => Ok(scope),
+        match list(grants, Some("team"), query, Selection::default()) {
+            Ok(Admitted::Watch(_, scope, _)) => Ok(scope),
             Ok(Admitted::Call) => panic!("a watch answers it"),
             Err(refusal) => Err(Failure::from(refusal).message),
         }
@@ -373,7 +360,11 @@ mod tests {
         let answer = |projection: &[&str], machine: &str| {
             let found = object(machine);
             let query = query(projection);
-            let text = crate::render::answer_of_object(&grant, Some(&primary), &query, Some(&found));
+            let question = Question::Object(query.clone());
+            let asked = (question, Selection::default());
+            let (found, primary) = (vec![found], Some(primary.clone()));
+            let render = crate::render::Render::new(found, primary, grant.clone().into(), asked, 0);
+            let text = render.run().answer;
             text.map(|text| serde_json::from_str::<Value>(&text).expect("JSON"))
         };
         for projection in [&[][..], &["data"], &["data.hidden", "data.open"]] {

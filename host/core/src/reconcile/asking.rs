@@ -1,7 +1,7 @@
 //! Asking: answers the questions of a step, from the cache where a watch has the answer, otherwise by a call.
 //!
 //! The journal has a limited size. Once it is used up, further answers are `resource-exhausted`. Lists may be long,
-//! so a pass handles one list at a time, and threads render the long ones.
+//! so a pass handles one list at a time. Threads render the answers for which much text is read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,9 +21,10 @@ use crate::controller::locks::LockAnswer;
 use crate::grants::{self, Admitted};
 use crate::key::ObjectKey;
 use crate::object::Object;
-use crate::render::{Render, Rendered, answer_of_object, too_large};
+use crate::render::{Render, Rendered, too_large};
+use crate::selection::Selection;
 
-/// The longest wait for a thread to render a list.
+/// The longest wait for a thread to render an answer.
 const RENDER_LONGEST: Duration = Duration::from_mins(1);
 
 /// The questions of a step.
@@ -55,7 +56,7 @@ enum AskState {
     Queued(Box<Look>),
     /// A call reads the answer.
     Reading,
-    /// A thread renders the list.
+    /// A thread renders the answer.
     Rendering,
     Answered(Result<Json, Failure>),
 }
@@ -198,7 +199,7 @@ impl Asking {
         // list is known only when this one is answered. Every other answer is measured when it arrives.
         let is_busy = |ask: &AskSlot| match &ask.state {
             AskState::Rendering => true,
-            AskState::Reading => matches!(ask.ask.question, Question::Objects(_)),
+            AskState::Reading => is_list(&ask.ask.question),
             _ => false,
         };
         if self.asks.iter().any(is_busy) {
@@ -244,26 +245,24 @@ impl Asking {
     /// Handles the answer of the API server.
     fn on_objects(&mut self, slot: usize, found: Found, context: &mut Context<'_>) {
         let asked = &self.asks[slot].ask;
-        let is_list = matches!(asked.question, Question::Objects(_));
+        let is_list = is_list(&asked.question);
         let look = Look::of(self.run.role, &asked.question, context);
-        let answer = match (look, found) {
-            (Ok(look), Ok(objects)) if is_list => {
-                match look.read_list(slot, objects, self.room(context), context) {
-                    AskState::Answered(answer) => answer,
-                    state => return self.asks[slot].state = state,
-                }
-            }
-            (Ok(look), Ok(objects)) => look.read_object(objects.into_iter().next(), context),
+        let found = match found {
             // For a list this code means that the API server does not serve the kind, not that there is no object.
-            (Ok(look), Err(failure)) if !is_list && failure.code == Code::NotFound => {
-                look.read_object(None, context)
-            }
-            (_, Err(failure)) | (Err(failure), _) => Err(failure),
+            Err(failure) if !is_list && failure.code == Code::NotFound => Ok(Vec::new()),
+            found => found,
         };
-        self.answer(slot, answer, context);
+        let (look, objects) = match (look, found) {
+            (Ok(look), Ok(objects)) => (look, objects),
+            (_, Err(failure)) | (Err(failure), _) => return self.answer(slot, Err(failure), context),
+        };
+        match look.read(slot, objects, self.room(context), context) {
+            AskState::Answered(answer) => self.answer(slot, answer, context),
+            state => self.asks[slot].state = state,
+        }
     }
 
-    /// Handles a rendered list.
+    /// Handles a rendered answer.
     fn on_rendered(&mut self, slot: usize, rendered: Rendered, context: &mut Context<'_>) {
         let asked = (self.run.role, self.asks[slot].ask.question.clone());
         context.counted(&asked, rendered.count);
@@ -271,7 +270,9 @@ impl Asking {
         // the journal shows that the rest is small: rendering more lists for it would take a thread in vain.
         let limit = context.frame.binding.spec.limits.answer;
         let is_too_large = |failure: &Failure| failure.code == Code::ResourceExhausted;
-        self.is_full |= self.room(context) < limit && rendered.answer.as_ref().is_err_and(is_too_large);
+        self.is_full |= is_list(&asked.1)
+            && self.room(context) < limit
+            && rendered.answer.as_ref().is_err_and(is_too_large);
         self.answer(slot, rendered.answer, context);
     }
 
@@ -295,6 +296,10 @@ fn is_of_cluster(question: &Question) -> bool {
     matches!(question, Question::Object(_) | Question::Objects(_))
 }
 
+fn is_list(question: &Question) -> bool {
+    matches!(question, Question::Objects(_))
+}
+
 fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>) -> AskState {
     let frame = context.frame;
     let primary = frame.snapshot.as_ref();
@@ -303,9 +308,15 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
         Err(refusal) => return AskState::Answered(Err(context.refuses(refusal))),
     };
     match (question, admitted) {
-        (_, Admitted::Watch(grant, scope)) => {
+        (_, Admitted::Watch(grant, scope, selection)) => {
             let asked = (role, question.clone());
-            Look { asked, grant, scope }.begin(slot, context)
+            let look = Look {
+                asked,
+                grant,
+                scope,
+                selection,
+            };
+            look.begin(slot, context)
         }
         (Question::Lock(name), Admitted::Call) => {
             let holder = context.view.locks.holder(&frame.key.binding, &frame.tenant, name);
@@ -360,16 +371,18 @@ struct Look {
     asked: Questions,
     grant: Arc<KindGrant>,
     scope: Scope,
+    selection: Selection,
 }
 
 impl Look {
     fn of(role: Role, question: &Question, context: &Context<'_>) -> Result<Self, Failure> {
         let (binding, primary) = (&context.frame.binding, context.frame.snapshot.as_ref());
         match grants::check_question(binding, role, primary, question)? {
-            Admitted::Watch(grant, scope) => Ok(Look {
+            Admitted::Watch(grant, scope, selection) => Ok(Look {
                 asked: (role, question.clone()),
                 grant,
                 scope,
+                selection,
             }),
             Admitted::Call => Err(Failure::new(Code::Internal, "no watch answers this")),
         }
@@ -397,10 +410,23 @@ impl Look {
         if context.has_looked_enough(&self.asked, 0) {
             return AskState::Answered(Err(context.too_many_questions()));
         }
-        match (&self.asked.1, self.known_object(context)) {
-            (Question::Objects(_), _) => self.list(slot, room, context),
-            (_, Some(answer)) => AskState::Answered(answer),
-            (_, None) => self.await_list(slot, context),
+        if let Question::Objects(query) = &self.asked.1 {
+            if room == 0 {
+                return AskState::Answered(Err(too_large(room)));
+            }
+            if query.latest {
+                let latest = self.latest(query);
+                self.depend(Moved::default(), context);
+                context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
+                return AskState::Reading;
+            }
+        }
+        match self.known(context) {
+            None => self.await_list(slot, context),
+            Some(objects) => {
+                self.depend(Moved::default(), context);
+                self.render(slot, objects, room, context)
+            }
         }
     }
 
@@ -408,29 +434,6 @@ impl Look {
         let scope = self.scope.clone();
         context.command(Command::AwaitList { slot, scope });
         AskState::Listing(self.scope)
-    }
-
-    /// Reads a list from the API server, or takes it from the watch.
-    fn list(self, slot: usize, room: u64, context: &mut Context<'_>) -> AskState {
-        let Question::Objects(query) = &self.asked.1 else {
-            return AskState::Answered(Err(not_a_list()));
-        };
-        if room == 0 {
-            return AskState::Answered(Err(too_large(room)));
-        }
-        if query.latest {
-            let latest = self.latest(query);
-            self.depend(Moved::default(), context);
-            context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
-            return AskState::Reading;
-        }
-        match context.view.cache.list(&self.scope, query) {
-            Lookup::Known(found) => {
-                self.depend(Moved::default(), context);
-                self.render(slot, found, room, context)
-            }
-            _ => self.await_list(slot, context),
-        }
     }
 
     /// The list question for the API server. Its namespace is that of the grant's scope, so that it reads nothing
@@ -444,97 +447,92 @@ impl Look {
         })
     }
 
-    /// Handles a list of the API server. Its objects enter the cache, so that later answers are not older.
-    fn read_list(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
-        let answers = Some(self.asked.clone());
-        context.command(Command::Saw {
-            objects: objects.clone(),
-            answers,
-        });
-        self.render(slot, objects, room, context)
-    }
-
-    /// Renders a short list at once, and sends a long one to a thread.
-    fn render(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
-        let Question::Objects(query) = &self.asked.1 else {
-            return AskState::Answered(Err(not_a_list()));
-        };
-        let render = Render {
-            objects,
-            primary: context.frame.snapshot.clone(),
-            grant: self.grant.clone(),
-            query: query.clone(),
-            limit: room,
-        };
-        if !context.view.rooms.is_short(render.objects.len()) {
-            context.call(slot, Call::Render(Box::new(render)), RENDER_LONGEST);
-            return AskState::Rendering;
-        }
-        let rendered = render.run();
-        context.counted(&self.asked, rendered.count);
-        AskState::Answered(rendered.answer)
-    }
-
-    /// The answer from the watch; `None` if the watch has not listed.
-    fn known_object(&self, context: &mut Context<'_>) -> Option<Result<Json, Failure>> {
-        let Question::Object(query) = &self.asked.1 else {
-            return None;
-        };
-        let found = match context
-            .view
-            .cache
-            .get(&self.scope, &ObjectKey::from(&query.object))
-        {
-            Lookup::Known(object) => object,
-            _ if !context.is_guarded(Guard::NotFoundNeedsASyncedWatch) => None,
-            _ => return None,
-        };
-        let primary = context.frame.snapshot.as_ref();
-        let answer = answer_of_object(&self.grant, primary, query, found.as_ref());
-        self.depend(Moved::default(), context);
-        Some(answer)
-    }
-
-    /// Handles an object of the API server. The object enters the cache, so that later answers are not older. If the
-    /// watch has already shown a later version, the dependency counts as changed.
-    fn read_object(self, found: Option<Object>, context: &mut Context<'_>) -> Result<Json, Failure> {
-        let Question::Object(query) = &self.asked.1 else {
-            return Err(Failure::new(
-                Code::Internal,
-                "one object answers a question for several",
-            ));
-        };
-        let primary = context.frame.snapshot.as_ref();
-        let answer = answer_of_object(&self.grant, primary, query, found.as_ref());
-        let known = context
-            .view
-            .cache
-            .last_known(&self.scope, &ObjectKey::from(&query.object));
-        let is_behind = match (&found, known) {
-            (Some(found), Some(known)) => known.version() > found.version(),
-            _ => false,
-        };
-        self.depend(
-            if is_behind {
-                Moved::SOMEHOW
-            } else {
-                Moved::default()
+    /// The objects that the answer may be about, as the watch shows them; `None` if it has not listed.
+    fn known(&self, context: &Context<'_>) -> Option<Vec<Object>> {
+        let cache = context.view.cache;
+        match &self.asked.1 {
+            Question::Object(query) => match cache.get(&self.scope, &ObjectKey::from(&query.object)) {
+                Lookup::Known(object) => Some(object.into_iter().collect()),
+                _ => (!context.is_guarded(Guard::NotFoundNeedsASyncedWatch)).then(Vec::new),
             },
-            context,
-        );
-        if let Some(found) = found {
-            let (objects, answers) = (vec![found], Some(self.asked.clone()));
-            context.command(Command::Saw { objects, answers });
+            Question::Objects(query) => match cache.list(&self.scope, query.namespace.as_deref()) {
+                Lookup::Known(objects) => Some(objects),
+                _ => None,
+            },
+            _ => None,
         }
-        answer
+    }
+
+    /// Handles what the API server answered. The objects enter the cache, so that later answers are not older.
+    fn read(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
+        let (seen, answers) = (objects.clone(), Some(self.asked.clone()));
+        let saw = Command::Saw {
+            objects: seen,
+            answers,
+        };
+        let Question::Object(query) = &self.asked.1 else {
+            context.command(saw);
+            return self.render(slot, objects, room, context);
+        };
+        let place = ObjectKey::from(&query.object);
+        let known = context.view.cache.last_known(&self.scope, &place).cloned();
+        let found = objects.first().map(Object::version);
+        // If the watch has already shown a later version, the dependency counts as changed.
+        let is_behind = known
+            .as_ref()
+            .is_some_and(|known| found.is_some_and(|found| known.version() > found));
+        let moved = match is_behind {
+            true => Moved::SOMEHOW,
+            false => Moved::default(),
+        };
+        self.depend(moved, context);
+        context.command(saw);
+        let render = self.rendering(objects, room, context);
+        if context.is_short(&render) {
+            return AskState::Answered(self.run(&render, context));
+        }
+        // Many objects that were read would wait for a thread at the same time. So only those may that the cache holds
+        // anyway.
+        match known.filter(|known| found == Some(known.version())) {
+            Some(known) => self.render(slot, vec![known], room, context),
+            None => AskState::Answered(self.run(&render, context)),
+        }
+    }
+
+    /// Renders an answer at once, or sends it to a thread if much text is read for it.
+    fn render(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
+        let render = self.rendering(objects, room, context);
+        match context.is_short(&render) {
+            true => AskState::Answered(self.run(&render, context)),
+            false => {
+                context.call(slot, Call::Render(Box::new(render)), RENDER_LONGEST);
+                AskState::Rendering
+            }
+        }
+    }
+
+    fn rendering(&self, objects: Vec<Object>, room: u64, context: &Context<'_>) -> Render {
+        let primary = context.frame.snapshot.clone();
+        let asked = (self.asked.1.clone(), self.selection.clone());
+        Render::new(objects, primary, self.grant.clone(), asked, room)
+    }
+
+    fn run(&self, render: &Render, context: &mut Context<'_>) -> Result<Json, Failure> {
+        let rendered = render.run();
+        context.read = context.read.saturating_add(rendered.read);
+        context.counted(&self.asked, rendered.count);
+        rendered.answer
     }
 
     /// Makes the answer a dependency of the pass.
     fn depend(&self, moved: Moved, context: &mut Context<'_>) {
         let dependency = Dependency {
             moved,
-            ..Dependency::new(self.grant.clone(), self.scope.clone())
+            ..Dependency::new(self.grant.clone(), self.scope.clone(), self.selection.clone())
         };
+        if !context.work.looked_at.contains(&self.scope) {
+            context.work.looked_at.insert(self.scope.clone());
+        }
         context.work.dependencies.insert(self.asked.clone(), dependency);
     }
 }
@@ -576,6 +574,11 @@ impl Context<'_> {
             || !guarded
     }
 
+    /// Whether an answer is short enough to be rendered here.
+    fn is_short(&self, render: &Render) -> bool {
+        self.view.rooms.is_short(render, self.read)
+    }
+
     /// Stores how many objects an answer counted.
     fn counted(&mut self, asked: &Questions, count: u64) {
         if let Some(dependency) = self.work.dependencies.get_mut(asked) {
@@ -592,15 +595,11 @@ fn too_many_watches(scope: &Scope) -> Failure {
     Failure::new(Code::ResourceExhausted, message)
 }
 
-fn not_a_list() -> Failure {
-    Failure::new(Code::Internal, "several objects answer a question for one")
-}
-
 /// The present answer, from a watch, to a question that an earlier pass used.
 pub(super) enum Remembered {
     /// The answer.
     Answer(Result<Json, Failure>),
-    /// The answer is a long list. A thread must render it before the first step.
+    /// Much text is read for the answer. A thread must render it before the first step.
     Long,
     /// No watch has the answer.
     Unknown,
@@ -616,18 +615,18 @@ pub(super) fn remembered(
     let Ok(look) = Look::of(role, question, context) else {
         return Remembered::Unknown;
     };
-    let answer = match question {
-        Question::Objects(query) => match context.view.cache.list(&look.scope, query) {
-            Lookup::Known(found) if !context.view.rooms.is_short(found.len()) => return Remembered::Long,
-            Lookup::Known(_) => match look.list(0, room, context) {
-                AskState::Answered(answer) => Some(answer),
-                _ => None,
-            },
-            _ => None,
-        },
-        _ => look.known_object(context),
+    let Some(objects) = look.known(context) else {
+        return Remembered::Unknown;
     };
-    answer.map_or(Remembered::Unknown, Remembered::Answer)
+    if room == 0 && is_list(question) {
+        return Remembered::Answer(Err(too_large(room)));
+    }
+    let render = look.rendering(objects, room, context);
+    if !context.is_short(&render) {
+        return Remembered::Long;
+    }
+    look.depend(Moved::default(), context);
+    Remembered::Answer(look.run(&render, context))
 }
 
 #[cfg(test)]
@@ -890,6 +889,89 @@ mod tests {
         }
     }
 
+    /// A question for a part of the ConfigMap.
+    fn part(latest: bool, path: &str) -> Request {
+        let Request::Ask(mut asked) = config_map(latest) else {
+            panic!("a question")
+        };
+        if let Question::Object(query) = &mut asked.question {
+            query.projection = vec![path.into()];
+        }
+        Request::Ask(asked)
+    }
+
+    #[test]
+    fn a_part_of_a_large_object_is_rendered_by_a_thread_and_the_whole_of_it_is_shared() {
+        let (large, whole) = ("x".repeat(100_000), config_map(false));
+        for (asked, data, by_thread) in [
+            (part(false, "data.none"), "v", 0),
+            (part(false, "data.none"), &large, 1),
+            (whole, &large, 0),
+            (part(true, "data.none"), "v", 0),
+            (part(true, "data.none"), &large, 1),
+            // The cache does not hold it, so it would be held for the thread alone.
+            (part(true, "data.newer"), &large, 0),
+        ] {
+            let mut fixture = Fixture::new();
+            listed(&mut fixture, vec![site(data)]);
+            let (mut flow, mut commands) = fixture.requests(vec![asked.clone()]);
+            if commands.iter().any(|command| {
+                matches!(
+                    command,
+                    Command::Call {
+                        call: Call::Read(_),
+                        ..
+                    }
+                )
+            }) {
+                let mut read = site(data);
+                if asked == part(true, "data.newer") {
+                    crate::merge::apply(&json!({"metadata": {"resourceVersion": "6"}}), &mut read);
+                }
+                (flow, commands) = fixture.go_on(flow, found(Ok(read)));
+            }
+            let rendered: Vec<Rendered> = renders(&commands)
+                .iter()
+                .map(|(_, render)| render.run())
+                .collect();
+            assert_eq!(rendered.len(), by_thread, "{asked:?}");
+            if let Some(rendered) = rendered.into_iter().next() {
+                (_, commands) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Rendered(rendered)));
+            }
+            let journal = journal(&commands).expect("the policy is called again");
+            assert!(
+                journal[0].as_ref().is_ok_and(|json| json.contains("site")),
+                "{journal:?}"
+            );
+            assert_eq!(fixture.work.dependencies.len(), 1);
+        }
+    }
+
+    #[test]
+    fn of_many_parts_of_an_object_the_event_loop_renders_few_and_a_thread_the_others() {
+        let mut fixture = Fixture::new();
+        listed(&mut fixture, vec![site(&"x".repeat(10_000))]);
+        let parts: Vec<Request> = (0..20).map(|n| part(false, &format!("data.part-{n}"))).collect();
+        let (mut flow, mut commands) = fixture.requests(parts.clone());
+        let mut by_thread = 0;
+        while let [(slot, render)] = renders(&commands)[..] {
+            by_thread += 1;
+            let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
+            (flow, commands) = fixture.go_on(flow, rendered);
+        }
+        assert_eq!(
+            journal(&commands).map(|journal| journal.len()),
+            Some(20),
+            "{flow:?}"
+        );
+        // Six at once, and six after each that a thread renders.
+        assert_eq!(by_thread, 2);
+        // So it is when the next pass is prepared with them.
+        fixture.frame.last.used = fixture.work.dependencies.clone().into_iter().collect();
+        let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        assert_eq!(renders(&commands).len(), 1);
+    }
+
     #[test]
     fn a_list_that_no_thread_renders_in_time_is_said_to_be_late() {
         let mut fixture = Fixture::new();
@@ -949,7 +1031,8 @@ mod tests {
                 crate::binding::Grant::Ask(grant) if grant.kind == "ConfigMap" => Some(grant.clone()),
                 _ => None,
             });
-        let dependency = Dependency::new(grant.expect("a grant").into(), config_maps());
+        let selection = Selection::of(&asked.question).expect("selectors");
+        let dependency = Dependency::new(grant.expect("a grant").into(), config_maps(), selection);
         fixture.frame.last.used = [((Role::Lifecycle, asked.question), dependency)].into();
         let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
         let [(slot, render)] = renders(&commands)[..] else {
@@ -1114,9 +1197,14 @@ mod tests {
             _ => None,
         });
         assert_eq!(read, Some((Some("default"), 0)));
-        let mut elsewhere = site("b");
+        let labelled = |name: &str| {
+            let mut object = site(name);
+            object["metadata"]["labels"] = json!({"a": "b"});
+            object
+        };
+        let mut elsewhere = labelled("b");
         elsewhere["metadata"]["namespace"] = json!("other");
-        let (_, commands) = fixture.go_on(flow, found(Ok(json!([site("a"), elsewhere]))));
+        let (_, commands) = fixture.go_on(flow, found(Ok(json!([labelled("a"), elsewhere]))));
         let journal = journal(&commands).expect("the policy is called again");
         let text = journal[0].as_ref().expect("one is no more than one");
         assert!(text.contains("default") && !text.contains("other"), "{text}");
@@ -1126,10 +1214,8 @@ mod tests {
     fn an_event_that_no_question_waits_for_is_a_defect() {
         let answered = |slot| PhaseEvent::Reply(slot, Reply::Answer(Ok(json!({}))));
         let read = |slot| PhaseEvent::Reply(slot, Reply::objects(Ok(json!([]))));
-        let rendered = |slot| {
-            let (answer, count) = (Ok("[]".into()), 0);
-            PhaseEvent::Reply(slot, Reply::Rendered(Rendered { answer, count }))
-        };
+        let rendered =
+            |slot| PhaseEvent::Reply(slot, Reply::Rendered(Rendered::failed(failure(Code::Internal))));
         // The first question is answered, the second is read, and the third waits for its watch.
         for (event, fits) in [
             (answered(1), true),
@@ -1199,8 +1285,13 @@ mod tests {
         let look = fixture
             .with(|context| Look::of(Role::Lifecycle, &asked.question, context))
             .0;
-        let Look { asked, grant, scope } = look.expect("it is granted");
-        let dependency = Dependency::new(grant, scope);
+        let Look {
+            asked,
+            grant,
+            scope,
+            selection,
+        } = look.expect("it is granted");
+        let dependency = Dependency::new(grant, scope, selection);
         let Request::Ask(latest) = config_map(true) else {
             panic!("a question")
         };

@@ -140,6 +140,7 @@ impl Fixture {
             frame: &self.frame,
             work: &mut self.work,
             commands: Vec::new(),
+            read: 0,
         };
         let returned = handler(&mut context);
         (returned, context.commands)

@@ -10,6 +10,7 @@ use crate::contract::{Cause, Question, Role};
 use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
 use crate::render::limit;
+use crate::selection::Selection;
 use crate::time::{Boot, Now};
 
 /// The state that stays the same during a pass.
@@ -55,6 +56,8 @@ pub(crate) struct Dependency {
     /// The grant through which the pass asked.
     pub(crate) grant: Arc<KindGrant>,
     pub(crate) scope: Scope,
+    /// The selectors of the question.
+    pub(crate) selection: Selection,
     /// The number of objects that the answer counted.
     pub(crate) count: u64,
     /// How the answer changed since it was given.
@@ -78,13 +81,20 @@ impl Moved {
         self.sum = self.sum.wrapping_sub(value(before)).wrapping_add(value(after));
         self.count += i64::from(after.is_some()) - i64::from(before.is_some());
     }
+
+    /// Adds another change.
+    pub(crate) fn add(&mut self, other: Moved) {
+        self.sum = self.sum.wrapping_add(other.sum);
+        self.count += other.count;
+    }
 }
 
 impl Dependency {
-    pub(super) fn new(grant: Arc<KindGrant>, scope: Scope) -> Self {
+    pub(super) fn new(grant: Arc<KindGrant>, scope: Scope, selection: Selection) -> Self {
         Dependency {
             grant,
             scope,
+            selection,
             count: 0,
             moved: Moved::default(),
         }
@@ -94,8 +104,9 @@ impl Dependency {
     /// counts as if it had been answered.
     pub(crate) fn moves(&mut self, [moved, own]: [Moved; 2]) {
         self.count = self.count.saturating_add_signed(own.count);
-        self.moved.sum = self.moved.sum.wrapping_add(moved.sum).wrapping_sub(own.sum);
-        self.moved.count += moved.count - own.count;
+        self.moved.add(moved);
+        self.moved.sum = self.moved.sum.wrapping_sub(own.sum);
+        self.moved.count -= own.count;
     }
 
     /// Whether the answer of the question has changed. A list that was too long and still is too long has the same
@@ -227,8 +238,8 @@ mod tests {
             (3, more, false),
             (3, less, true),
         ] {
-            let mut dependency =
-                Dependency::new(grant.clone().into(), primary_scopes(&binding(&[])).remove(0));
+            let scope = primary_scopes(&binding(&[])).remove(0);
+            let mut dependency = Dependency::new(grant.clone().into(), scope, Selection::default());
             dependency.count = count;
             assert_eq!(
                 dependency.is_other(&question, moved),

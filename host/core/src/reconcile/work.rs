@@ -31,7 +31,7 @@ pub(crate) struct Work {
     /// The conclusion of the identity policy. It is published together with the conclusion of the lifecycle policy.
     pub(crate) judged: Option<Concluded>,
     pub(crate) dependencies: Dependencies,
-    /// The scopes that the pass asked for, whether it used the answers or not.
+    /// The scopes that the pass asked for or has answers from, whether it used the answers or not.
     pub(crate) looked_at: BTreeSet<Scope>,
     /// The last object among those that the pass used which another writer changed since.
     pub(crate) moved_by: Option<ObjectRef>,

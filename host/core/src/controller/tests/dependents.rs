@@ -394,6 +394,33 @@ fn what_the_last_pass_used_and_a_watch_knows_takes_the_next_one_no_step() {
 }
 
 #[test]
+fn what_changes_under_a_pass_that_uses_a_remembered_answer_enqueues_its_key_again() {
+    for (shown, is_news) in [
+        (json!({"data": {"x": "3"}}), true),
+        (json!({"metadata": {"labels": {"c": "d"}}}), false),
+    ] {
+        let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+        let used = conclusion(json!(null), Next::Settled(None), vec![0]);
+        harness.step(pending(vec![list("a=b")]));
+        harness.listed(maps(), vec![map("one", 2, json!({}))]);
+        harness.step(used.clone());
+        harness.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
+        let (id, _) = harness.take("the second pass", |call| matches!(call, Call::Step { .. }));
+        let mut newest = map("one", 4, json!({"data": {"x": "2"}})).tree();
+        crate::merge::apply(&shown, &mut newest);
+        harness.shown(maps(), Object::new(newest));
+        harness.reply(
+            id,
+            Reply::Stepped(Stepped {
+                outcome: Ok(used),
+                fuel: 0,
+            }),
+        );
+        assert_eq!(harness.steps(), usize::from(is_news), "{shown}");
+    }
+}
+
+#[test]
 fn a_read_of_the_api_server_that_shows_an_older_answer_of_its_pass_to_be_outdated_enqueues_its_key() {
     for (projection, newer, steps) in [
         ("metadata.name", json!({"data": {"x": "2"}}), 1),
@@ -416,5 +443,55 @@ fn a_read_of_the_api_server_that_shows_an_older_answer_of_its_pass_to_be_outdate
         harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
         harness.shown(maps(), newer);
         assert_eq!(harness.steps(), steps, "{projection}");
+    }
+}
+
+/// A question for a part of the ConfigMap `one`.
+fn part(path: &str) -> Request {
+    let mut asked = get("one");
+    if let Request::Ask(Ask {
+        question: Question::Object(query),
+        ..
+    }) = &mut asked
+    {
+        query.projection = vec![path.into()];
+    }
+    asked
+}
+
+#[test]
+fn what_is_too_much_to_compare_enqueues_and_what_can_be_compared_does_so_only_if_it_changed() {
+    let large = |version: u64, rest: Value| {
+        let mut object = map("one", version, json!({"data": {"large": "x".repeat(1 << 20)}})).tree();
+        crate::merge::apply(&rest, &mut object);
+        Object::new(object)
+    };
+    for (parts, is_enqueued) in [(3, false), (10, true)] {
+        let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+        let asks = (0..parts).map(|n| part(&format!("data.part-{n}")));
+        harness.step(pending(asks.collect()));
+        harness.listed(maps(), vec![large(2, json!({}))]);
+        for _ in 0..parts {
+            let (id, call) = harness.take("a part", |call| matches!(call, Call::Render(_)));
+            let Call::Render(render) = call else {
+                panic!("{call:?}")
+            };
+            harness.reply(id, Reply::Rendered(render.run()));
+        }
+        // While the pass is in flight, and after it.
+        harness.shown(maps(), large(3, json!({"data": {"another": "1"}})));
+        harness.step(conclusion(json!(null), Next::Settled(None), (0..parts).collect()));
+        assert_eq!(
+            harness.calls.len(),
+            usize::from(is_enqueued),
+            "{parts}: {:?}",
+            harness.calls
+        );
+        if !is_enqueued {
+            harness.shown(maps(), large(4, json!({"data": {"another": "2"}})));
+            assert_eq!(harness.calls.len(), 0, "{parts}");
+            harness.shown(maps(), large(5, json!({"data": {"part-2": "2"}})));
+            assert_eq!(harness.calls.len(), 1, "{parts}");
+        }
     }
 }
