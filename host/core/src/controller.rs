@@ -207,6 +207,8 @@ pub struct Controller {
     dependents: BTreeMap<Scope, Dependents>,
     queue: Queue,
     passes: BTreeMap<PassId, (Phase, Box<Running>)>,
+    /// The bytes of text that were read for the present input to render answers.
+    read: u64,
     /// The passes in flight of each tenant queue, and the bytes that their journals hold.
     journals: Journals,
     calls: BTreeMap<CallId, Outstanding>,
@@ -250,6 +252,7 @@ impl Controller {
             dependents: BTreeMap::new(),
             queue: Queue::default(),
             passes: BTreeMap::new(),
+            read: 0,
             journals: Journals::default(),
             calls: BTreeMap::new(),
             call_deadlines: BTreeSet::new(),
@@ -282,7 +285,7 @@ impl Controller {
 
     /// Handles one input at the time `now`. Returns the outputs in the order in which the host must take them up.
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
-        self.now = now;
+        (self.now, self.read) = (now, 0);
         match input {
             Input::Tick => {}
             Input::Bound(binding) => self.bind(*binding),

@@ -219,7 +219,7 @@ pub(crate) struct Context<'a> {
     pub(crate) work: &'a mut Work,
     pub(crate) view: View<'a>,
     pub(crate) commands: Vec<Command>,
-    /// The bytes of text that were read for this event to render answers.
+    /// The bytes of text that were read for the present input of the controller to render answers.
     pub(crate) read: u64,
 }
 

@@ -101,8 +101,10 @@ impl Render {
     fn list(&self, query: &ListQuery) -> Rendered {
         let reach = Reach::of(&self.grant, self.primary.as_ref());
         let is_asked = |object: &&Object| {
-            let labels = selection::labels(object);
-            self.selection.selects(query, object, &labels) && reach.check(object).is_ok()
+            let is_selected = self
+                .selection
+                .selects(query, object, || selection::labels(object));
+            is_selected && reach.check(object).is_ok()
         };
         let found: Vec<&Object> = self.objects.iter().filter(is_asked).collect();
         let looked = self.objects.iter().map(|object| self.looks_at(object));

@@ -1,5 +1,6 @@
 //! Whether a query for a list selects an object.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use polity_kube_rules::fields::FieldSelector;
@@ -39,13 +40,18 @@ impl Selection {
     }
 
     /// Whether the query, of which these are the selectors, selects an object. The caller has compared the kind. `labels`
-    /// are those of the object ([`labels`]): the caller may have parsed them once for many queries.
-    pub(crate) fn selects(&self, query: &ListQuery, object: &Object, labels: &Value) -> bool {
+    /// returns those of the object ([`labels`]): the caller may have parsed them for another query.
+    pub(crate) fn selects<L: Borrow<Value>>(
+        &self,
+        query: &ListQuery,
+        object: &Object,
+        labels: impl FnOnce() -> L,
+    ) -> bool {
         let namespace = query.namespace.as_deref();
         namespace.is_none_or(|namespace| object.namespace() == Some(namespace))
             && self.0.as_ref().is_none_or(|selectors| {
                 let (by_labels, by_fields) = (selectors.labels.as_ref(), selectors.fields.as_ref());
-                by_labels.is_none_or(|by| by.matches_labels(labels))
+                by_labels.is_none_or(|by| by.matches_labels(labels().borrow()))
                     && by_fields.is_none_or(|by| by.matches_text(object.json()))
             })
     }
@@ -100,7 +106,7 @@ mod tests {
         };
         let selects = |query: &ListQuery| {
             let selection = Selection::of(&Question::Objects(query.clone()));
-            selection.map(|selection| selection.selects(query, &pod, &labels(&pod)))
+            selection.map(|selection| selection.selects(query, &pod, || labels(&pod)))
         };
         for (label, field, expected) in [
             (None, None, Some(true)),

@@ -239,8 +239,8 @@ impl Relations<'_> {
         objects.iter().any(|object| {
             let is_asked = || match question {
                 Question::Objects(query) => {
-                    let labels = selection::labels(object);
-                    dependency.selection.selects(query, object, &labels)
+                    let selection = &dependency.selection;
+                    selection.selects(query, object, || selection::labels(object))
                 }
                 _ => true,
             };

@@ -192,11 +192,12 @@ impl Controller {
             frame: &running.frame,
             work: &mut running.work,
             commands: Vec::new(),
-            read: 0,
+            read: self.read,
         };
         match catch_unwind(AssertUnwindSafe(|| handler(&mut context))) {
             Ok(flow) => {
                 let commands = context.commands;
+                self.read = context.read;
                 for command in commands {
                     self.perform(running, command);
                 }

@@ -25,9 +25,11 @@ const LONG: u64 = 1_000_000;
 const SHORTEST: u64 = 20_000;
 /// The fuel charged for a byte that is copied into a policy or out of it.
 const PER_BYTE: u64 = 2;
-/// The event loop renders an answer itself only if all that it renders for one event reads at most so much text: some
+/// The event loop renders an answer itself only if all that it renders for one input reads at most so much text: some
 /// tens of microseconds. A unit of fuel and a byte that is read take about the same time.
 const SHORT_TEXT: u64 = 64 << 10;
+/// Answers for which less is read are rendered at once in any case: a thread takes longer to wake.
+const TINY_TEXT: u64 = 2 << 10;
 /// A room with more tenant queues than this forgets those that are idle.
 const REMEMBERED: usize = 1_024;
 
@@ -193,10 +195,11 @@ impl Rooms {
     }
 
     /// Whether an answer is short enough for the event loop to render it. `read` are the bytes that it has read for the
-    /// same event.
+    /// same input.
     pub(crate) fn is_short(&self, render: &Render, read: u64) -> bool {
         let is_long_list = render.len() > self.sizes.short_list as usize;
-        !is_long_list && read.saturating_add(render.reads()) <= SHORT_TEXT
+        let reads = render.reads();
+        !is_long_list && (reads <= TINY_TEXT || read.saturating_add(reads) <= SHORT_TEXT)
     }
 
     /// Whether a call of a tenant queue may start now: a place is kept for its pass, or one is free and no other call
@@ -821,14 +824,16 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_short_if_it_is_of_few_objects_and_little_text_is_read_for_the_event() {
+    fn an_answer_is_short_if_it_is_of_few_objects_and_little_text_is_read_for_the_input() {
         let rooms = Rooms::new(RoomSizes::default());
         for (render, read, is_short) in [
             (render(16, 1), 0, true),
             (render(17, 1), 0, false),
             (render(1, 60_000), 0, true),
             (render(1, 70_000), 0, false),
-            (render(1, 1), SHORT_TEXT, false),
+            (render(1, 3_000), SHORT_TEXT - 4_000, true),
+            (render(1, 3_000), SHORT_TEXT - 2_000, false),
+            (render(1, 1_000), SHORT_TEXT, true),
         ] {
             assert_eq!(
                 rooms.is_short(&render, read),

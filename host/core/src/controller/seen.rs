@@ -91,7 +91,7 @@ impl<'a> Seen<'a> {
                 }
                 let is_asked = [0, 1].map(|side: usize| {
                     objects[side]
-                        .is_some_and(|object| selection.selects(query, object, self.labels(side, object)))
+                        .is_some_and(|object| selection.selects(query, object, || self.labels(side, object)))
                 });
                 (&query.projection, is_asked)
             }

@@ -36,12 +36,64 @@ pub(crate) struct Asking {
     bytes: u64,
     /// Whether a list did not fit any more. Later lists of the step are then refused without being rendered.
     is_full: bool,
+    tally: Tally,
 }
 
 #[derive(Debug)]
 struct AskSlot {
     ask: Ask,
     state: AskState,
+}
+
+/// The questions of a step by their states, so that no event has to look at all of them.
+#[derive(Debug, Default)]
+struct Tally {
+    /// The slots of the questions that are queued.
+    queued: BTreeSet<usize>,
+    answered: usize,
+    /// The number of questions about objects that are neither due nor answered.
+    under_way: usize,
+    /// The number of questions whose answer may fill the room that is left, and whose objects are held until then.
+    busy: usize,
+}
+
+impl Tally {
+    /// Counts a question that has entered a state.
+    fn enter(&mut self, slot: usize, ask: &AskSlot) {
+        if matches!(ask.state, AskState::Queued(_)) {
+            self.queued.insert(slot);
+        }
+        self.answered += usize::from(ask.is_answered());
+        self.under_way += usize::from(ask.is_under_way());
+        self.busy += usize::from(ask.is_busy());
+    }
+
+    /// Counts a question that leaves a state.
+    fn leave(&mut self, slot: usize, ask: &AskSlot) {
+        self.queued.remove(&slot);
+        self.answered -= usize::from(ask.is_answered());
+        self.under_way -= usize::from(ask.is_under_way());
+        self.busy -= usize::from(ask.is_busy());
+    }
+}
+
+impl AskSlot {
+    fn is_answered(&self) -> bool {
+        matches!(self.state, AskState::Answered(_))
+    }
+
+    fn is_under_way(&self) -> bool {
+        let is_open = !matches!(self.state, AskState::Due | AskState::Answered(_));
+        is_open && is_of_cluster(&self.ask.question)
+    }
+
+    fn is_busy(&self) -> bool {
+        match self.state {
+            AskState::Rendering => true,
+            AskState::Reading => is_list(&self.ask.question),
+            _ => false,
+        }
+    }
 }
 
 /// The state of a question.
@@ -81,6 +133,7 @@ impl Asking {
             run,
             bytes: 0,
             is_full: false,
+            tally: Tally::default(),
         }
     }
 
@@ -101,8 +154,7 @@ impl Asking {
         let waits = self.look_on(context);
         let bytes = self.run.journal_bytes.saturating_add(self.bytes);
         context.command(Command::Hold { bytes, waits });
-        let is_answered = |ask: &AskSlot| matches!(ask.state, AskState::Answered(_));
-        match self.asks.iter().all(is_answered) {
+        match self.tally.answered == self.asks.len() {
             true => self.finish(),
             false => Flow::Wait(Phase::Asking(self)),
         }
@@ -121,10 +173,7 @@ impl Asking {
                 state(slot),
                 Some(AskState::Listing(_) | AskState::Reading | AskState::Rendering)
             ),
-            PhaseEvent::Opened => self
-                .asks
-                .iter()
-                .any(|ask| matches!(ask.state, AskState::Queued(_))),
+            PhaseEvent::Opened => !self.tally.queued.is_empty(),
         }
     }
 
@@ -169,27 +218,37 @@ impl Asking {
             false => Ok(json),
         });
         self.bytes += size_of(&answer);
-        self.asks[slot].state = AskState::Answered(answer);
+        self.set(slot, AskState::Answered(answer));
+    }
+
+    /// Changes the state of a question, and returns the old one.
+    fn set(&mut self, slot: usize, state: AskState) -> AskState {
+        let ask = &mut self.asks[slot];
+        self.tally.leave(slot, ask);
+        let old = std::mem::replace(&mut ask.state, state);
+        self.tally.enter(slot, ask);
+        old
+    }
+
+    /// Answers a question, or keeps its new state.
+    fn enter(&mut self, slot: usize, state: AskState, context: &Context<'_>) {
+        match state {
+            AskState::Answered(answer) => self.answer(slot, answer, context),
+            state => drop(self.set(slot, state)),
+        }
     }
 
     /// Answers a question, or starts what will answer it.
     fn look(&mut self, slot: usize, context: &mut Context<'_>) {
-        let asked = &self.asks[slot].ask;
+        let (role, ask) = (self.run.role, &self.asks[slot]);
+        let question = &ask.ask.question;
         // A question becomes a dependency only when it is answered, so those that are under way are counted here.
-        let is_under_way = |(other, ask): &(usize, &AskSlot)| {
-            let is_open = !matches!(ask.state, AskState::Due | AskState::Answered(_));
-            *other != slot && is_open && is_of_cluster(&ask.ask.question)
+        let under_way = self.tally.under_way - usize::from(ask.is_under_way());
+        let state = match is_of_cluster(question) && context.has_looked_enough(role, question, under_way) {
+            true => AskState::Answered(Err(context.too_many_questions())),
+            false => look(slot, role, question, context),
         };
-        let under_way = self.asks.iter().enumerate().filter(is_under_way).count();
-        if is_of_cluster(&asked.question)
-            && context.has_looked_enough(&(self.run.role, asked.question.clone()), under_way)
-        {
-            return self.answer(slot, Err(context.too_many_questions()), context);
-        }
-        match look(slot, self.run.role, &asked.question, context) {
-            AskState::Answered(answer) => self.answer(slot, answer, context),
-            state => self.asks[slot].state = state,
-        }
+        self.enter(slot, state, context);
     }
 
     /// Answers the queued questions in order, until one of them needs a call. Returns whether the pass waits because
@@ -197,32 +256,21 @@ impl Asking {
     fn look_on(&mut self, context: &mut Context<'_>) -> bool {
         // A list may fill the room that is left, and its objects are held until it is rendered. So the room of the next
         // list is known only when this one is answered. Every other answer is measured when it arrives.
-        let is_busy = |ask: &AskSlot| match &ask.state {
-            AskState::Rendering => true,
-            AskState::Reading => is_list(&ask.ask.question),
-            _ => false,
-        };
-        if self.asks.iter().any(is_busy) {
-            return false;
-        }
-        for slot in 0..self.asks.len() {
-            if !matches!(self.asks[slot].state, AskState::Queued(_)) {
-                continue;
-            }
+        while let Some(slot) = self
+            .tally
+            .queued
+            .first()
+            .copied()
+            .filter(|_| self.tally.busy == 0)
+        {
             if !context.may_hold_more() {
                 return true;
             }
-            let AskState::Queued(look) = std::mem::replace(&mut self.asks[slot].state, AskState::Due) else {
+            let AskState::Queued(look) = self.set(slot, AskState::Due) else {
                 continue;
             };
-            match look.answer(slot, self.room_for_list(context), context) {
-                AskState::Answered(answer) => self.answer(slot, answer, context),
-                AskState::Listing(scope) => self.asks[slot].state = AskState::Listing(scope),
-                state => {
-                    self.asks[slot].state = state;
-                    return false;
-                }
-            }
+            let state = look.answer(slot, self.room_for_list(context), context);
+            self.enter(slot, state, context);
         }
         false
     }
@@ -256,10 +304,8 @@ impl Asking {
             (Ok(look), Ok(objects)) => (look, objects),
             (_, Err(failure)) | (Err(failure), _) => return self.answer(slot, Err(failure), context),
         };
-        match look.read(slot, objects, self.room(context), context) {
-            AskState::Answered(answer) => self.answer(slot, answer, context),
-            state => self.asks[slot].state = state,
-        }
+        let state = look.read(slot, objects, self.room(context), context);
+        self.enter(slot, state, context);
     }
 
     /// Handles a rendered answer.
@@ -393,8 +439,9 @@ impl Look {
         if !context.may_watch(&self.scope) {
             return AskState::Answered(Err(too_many_watches(&self.scope)));
         }
-        context.work.looked_at.insert(self.scope.clone());
-        context.command(Command::Watch(self.scope.clone()));
+        if context.looks_at(&self.scope) || !context.view.cache.is_open(&self.scope) {
+            context.command(Command::Watch(self.scope.clone()));
+        }
         match &self.asked.1 {
             Question::Object(query) if query.latest => {
                 let latest = Question::Object(query.clone());
@@ -407,7 +454,7 @@ impl Look {
 
     /// Answers from the watch, or starts what will answer.
     fn answer(self, slot: usize, room: u64, context: &mut Context<'_>) -> AskState {
-        if context.has_looked_enough(&self.asked, 0) {
+        if context.has_looked_enough(self.asked.0, &self.asked.1, 0) {
             return AskState::Answered(Err(context.too_many_questions()));
         }
         if let Question::Objects(query) = &self.asked.1 {
@@ -530,9 +577,7 @@ impl Look {
             moved,
             ..Dependency::new(self.grant.clone(), self.scope.clone(), self.selection.clone())
         };
-        if !context.work.looked_at.contains(&self.scope) {
-            context.work.looked_at.insert(self.scope.clone());
-        }
+        context.looks_at(&self.scope);
         context.work.dependencies.insert(self.asked.clone(), dependency);
     }
 }
@@ -551,12 +596,21 @@ impl Context<'_> {
         watches.has_room(tenant_queue, to_be_opened)
     }
 
+    /// Stores that the pass looks at a scope. Returns whether it had not before.
+    fn looks_at(&mut self, scope: &Scope) -> bool {
+        let is_new = !self.work.looked_at.contains(scope);
+        if is_new {
+            self.work.looked_at.insert(scope.clone());
+        }
+        is_new
+    }
+
     /// Whether the pass has asked the largest number of questions about objects. `under_way` counts the questions that
     /// have no answer yet.
-    fn has_looked_enough(&self, asked: &Questions, under_way: usize) -> bool {
+    fn has_looked_enough(&self, role: Role, question: &Question, under_way: usize) -> bool {
         let known = &self.work.dependencies;
         let limit = self.frame.binding.spec.limits.dependencies as usize;
-        known.len() + under_way >= limit && !known.contains_key(asked)
+        known.len() + under_way >= limit && !known.contains_key(&(role, question.clone()))
     }
 
     fn too_many_questions(&self) -> Failure {

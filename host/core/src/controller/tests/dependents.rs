@@ -495,3 +495,25 @@ fn what_is_too_much_to_compare_enqueues_and_what_can_be_compared_does_so_only_if
         }
     }
 }
+
+#[test]
+fn however_many_answers_a_list_of_a_watch_brings_threads_render_the_long_ones() {
+    let machines = (0..8).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
+    let mut harness = Harness::with(machines.collect());
+    for _ in 0..8 {
+        harness.step(pending((0..4).map(|n| part(&format!("data.part-{n}"))).collect()));
+    }
+    harness.listed(
+        maps(),
+        vec![map("one", 9, json!({"data": {"large": "x".repeat(10_000)}}))],
+    );
+    let renders = |call: &&(CallId, Call)| matches!(call.1, Call::Render(_));
+    // Six parts are read here: all four of the first pass, and two of the second.
+    assert_eq!(
+        harness.calls.iter().filter(renders).count(),
+        7,
+        "{:?}",
+        harness.calls
+    );
+    assert_eq!(harness.steps(), 1);
+}
