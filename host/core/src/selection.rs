@@ -56,6 +56,11 @@ impl Selection {
             })
     }
 
+    /// A label that all selected objects have, with its value; `None` if the selectors name none.
+    pub(crate) fn required_label(&self) -> Option<(&str, &str)> {
+        self.0.as_ref()?.labels.as_ref()?.required()
+    }
+
     /// The bytes of text that are compared to find out whether an object is selected: the selectors, and the labels.
     pub(crate) fn compares(&self, object: &Object) -> u64 {
         let compared = |selectors: &Arc<Selectors>| {

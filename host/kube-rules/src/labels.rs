@@ -108,6 +108,16 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
+    /// A label that all selected objects have, with its value; `None` if no requirement names one.
+    pub fn required(&self) -> Option<(&str, &str)> {
+        self.0.iter().find_map(|requirement| match &requirement.holds {
+            Holds::In(values) if values.len() == 1 => {
+                Some((requirement.key.as_str(), values.first()?.as_str()))
+            }
+            _ => None,
+        })
+    }
+
     /// Whether the labels of an object meet every requirement.
     pub fn matches(&self, object: &Value) -> bool {
         self.matches_labels(&object["metadata"]["labels"])
@@ -374,6 +384,26 @@ mod tests {
 
     fn web() -> Value {
         json!({"metadata": {"labels": {"app": "web", "tier": "front", "cores": "8", "in": "notin", "none": ""}}})
+    }
+
+    #[test]
+    fn a_label_that_all_selected_objects_have_is_one_with_a_single_value() {
+        for (text, required) in [
+            ("a=b", Some(("a", "b"))),
+            ("x,a in (b)", Some(("a", "b"))),
+            ("c!=d,a==b,e=f", Some(("a", "b"))),
+            ("a=", Some(("a", ""))),
+            ("a in (b,c)", None),
+            ("a!=b", None),
+            ("a notin (b)", None),
+            ("a", None),
+            ("!a", None),
+            ("a>1", None),
+            ("", None),
+        ] {
+            let selector: LabelSelector = text.parse().expect("a selector");
+            assert_eq!(selector.required(), required, "{text}");
+        }
     }
 
     #[test]

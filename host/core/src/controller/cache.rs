@@ -199,8 +199,20 @@ impl Cache {
         match self.scopes.get(scope) {
             None => Lookup::Unwatched,
             Some(watched) if !watched.synced => Lookup::Unsynced,
-            Some(watched) => Lookup::Known(watched.of_namespace(namespace)),
+            Some(watched) => Lookup::Known(match namespace {
+                None => watched.objects.values().cloned().collect(),
+                Some(namespace) => watched.of_namespace(namespace).cloned().collect(),
+            }),
         }
+    }
+
+    /// Whether a scope, or a namespace of it, holds more objects than this. Objects that are not known are none.
+    pub(crate) fn holds_more(&self, scope: &Scope, namespace: Option<&str>, than: usize) -> bool {
+        let watched = self.scopes.get(scope);
+        watched.is_some_and(|watched| match namespace {
+            None => watched.objects.len() > than,
+            Some(namespace) => watched.of_namespace(namespace).nth(than).is_some(),
+        })
     }
 
     /// The last error of the watch of a scope, if it is failing.
@@ -236,13 +248,10 @@ impl Scope {
 }
 
 impl Watched {
-    fn of_namespace(&self, namespace: Option<&str>) -> Vec<Object> {
-        let Some(namespace) = namespace else {
-            return self.objects.values().cloned().collect();
-        };
+    fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &Object> {
         let from = self.objects.range(ObjectKey::new(Some(namespace), "")..);
-        let of_it = from.take_while(|(place, _)| place.namespace.as_deref() == Some(namespace));
-        of_it.map(|(_, object)| object.clone()).collect()
+        let of_it = from.take_while(move |(place, _)| place.namespace.as_deref() == Some(namespace));
+        of_it.map(|(_, object)| object)
     }
 
     fn apply(&mut self, scope: &Scope, object: Object) -> Option<Change> {
@@ -403,6 +412,9 @@ mod tests {
             };
             let names: Vec<&str> = found.iter().map(Object::name).collect();
             assert_eq!(names, expected, "{namespace:?}");
+            let count = expected.len();
+            let holds_more = |than| cache.holds_more(&scope(), namespace, than);
+            assert!(!holds_more(count) && (count == 0 || holds_more(count - 1)));
         }
     }
 

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use super::cache::{Change, Lookup};
 use super::keys::{KeyState, Waiting};
 use super::passes::Running;
-use super::seen::{READ, Seen, Sides};
+use super::seen::{READ, Seen};
 use super::{Controller, Guard};
 use crate::binding::KindGrant;
 use crate::call::Scope;
-use crate::contract::{Cause, ListQuery, ObjectQuery, ObjectRef, Question, Role};
+use crate::contract::{Cause, Kind, ObjectQuery, ObjectRef, Question, Role};
 use crate::grants::Reach;
 use crate::key::{Key, ObjectKey};
 use crate::object::Object;
@@ -27,8 +27,28 @@ pub(super) struct Dependents {
     /// Keys that keep the watch open: their last pass used an object of the scope, or their present pass asks for
     /// one.
     pub(super) keys: BTreeSet<Key>,
+    /// The questions whose answers the last passes used, by tenant queue.
+    used: BTreeMap<Arc<str>, Used>,
+}
+
+/// The questions of a tenant queue about one scope.
+#[derive(Debug, Default)]
+struct Used {
     /// For each question, the grants through which it was asked and the keys that used its answer.
-    asked: BTreeMap<Questions, Vec<Asked>>,
+    asked: BTreeMap<(Anchor, Questions), Vec<Asked>>,
+    /// The keys, each with the place of one of these questions among the answers that its last pass used.
+    keys: BTreeMap<Key, usize>,
+}
+
+/// What an object must have so that a change of it may alter the answer. So a change concerns few of many questions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Anchor {
+    /// Nothing: the question is a list that may select any object.
+    None,
+    /// This place.
+    Place(ObjectKey),
+    /// This label, before or after the change.
+    Label(Box<str>, Box<str>),
 }
 
 #[derive(Debug)]
@@ -62,20 +82,14 @@ impl Controller {
         }
         let all_enqueued = !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
         let mut concerned = BTreeSet::new();
-        for (asked, by) in dependents.concerned_by(change) {
-            // The same for all keys, unless too much was compared for the tenant queue of some of them.
-            let mut compared = None;
-            for (key, place) in &by.keys {
-                let Some(state) = self.keys.get_mut(key) else {
-                    continue;
-                };
-                compared = compared
-                    .or_else(|| seen.sides(&state.tenant_queue, (&asked.1, &by.selection), &by.grant));
-                if compared.is_some_and(|[before, after]| before == after) && !all_enqueued {
-                    break;
-                }
-                if state.count_in(*place, compared, &mut seen) || all_enqueued {
-                    concerned.insert(key.clone());
+        for (tenant_queue, used) in &dependents.used {
+            let looked = used.look(tenant_queue, &mut seen, &mut self.keys, &mut concerned);
+            if looked.is_none() || all_enqueued {
+                for (key, place) in &used.keys {
+                    if let Some(state) = self.keys.get_mut(key) {
+                        state.count(*place, Moved::SOMEHOW);
+                        concerned.insert(key.clone());
+                    }
                 }
             }
         }
@@ -168,18 +182,19 @@ impl Controller {
     }
 
     /// Replaces the dependencies `old` of a key by those of its last pass.
-    pub(super) fn reindex(&mut self, key: &Key, old: &[(Questions, Dependency)]) {
+    pub(super) fn reindex(&mut self, key: &Key, tenant_queue: &Arc<str>, old: &[(Questions, Dependency)]) {
         for (asked, dependency) in old {
             if let Some(dependents) = self.dependents.get_mut(&dependency.scope) {
                 dependents.keys.remove(key);
-                dependents.forget(asked, key);
+                dependents.forget(tenant_queue, asked, dependency, key);
             }
         }
         let new = self.keys.get(key).map(|state| state.last.used.clone());
         for (place, used) in new.iter().flat_map(|used| used.iter()).enumerate() {
             let dependents = self.dependents.entry(used.1.scope.clone()).or_default();
             dependents.keys.insert(key.clone());
-            dependents.add(used, key, place);
+            let of_queue = dependents.used.entry(tenant_queue.clone()).or_default();
+            of_queue.add(used, key, place);
         }
     }
 
@@ -254,39 +269,56 @@ impl Dependents {
         self.keys.iter().any(|key| *key.binding == *binding)
     }
 
-    /// The questions whose answers a change may alter: those about the changed object, and all lists.
-    fn concerned_by<'a>(&'a self, change: &Change) -> impl Iterator<Item = (&'a Questions, &'a Asked)> {
-        let (kind, place) = (&change.scope.kind, &change.place);
-        let object = ObjectRef {
-            cluster: None,
-            kind: kind.clone(),
-            namespace: place.namespace.as_deref().map(str::to_owned),
-            name: place.name.to_string(),
+    fn forget(&mut self, tenant_queue: &Arc<str>, asked: &Questions, dependency: &Dependency, key: &Key) {
+        let Some(used) = self.used.get_mut(tenant_queue) else {
+            return;
         };
-        let mut found = Vec::new();
-        for role in [Role::Identity, Role::Lifecycle, Role::Retry] {
-            // The questions about one object stand side by side, and so do the lists of one kind. These come first.
-            let about_it = Question::Object(ObjectQuery {
-                object: object.clone(),
-                projection: Vec::new(),
-                latest: false,
-            });
-            let list = Question::Objects(ListQuery::all(kind.clone()));
-            let is_about_it =
-                |question: &Question| matches!(question, Question::Object(query) if query.object == object);
-            let is_list = |question: &Question| matches!(question, Question::Objects(_));
-            let from = |first: Question| self.asked.range((role, first)..);
-            found.extend(
-                from(about_it).take_while(|((by, question), _)| *by == role && is_about_it(question)),
-            );
-            found.extend(from(list).take_while(|((by, question), _)| *by == role && is_list(question)));
+        used.forget(asked, dependency, key);
+        if used.keys.is_empty() {
+            self.used.remove(tenant_queue);
         }
-        let through = |(asked, all): (&'a Questions, &'a Vec<Asked>)| all.iter().map(move |by| (asked, by));
-        found.into_iter().flat_map(through)
+    }
+}
+
+impl Used {
+    /// Counts a change into the answers that it alters, and enters the keys that used them into `concerned`. `None` if that
+    /// takes looking at too much.
+    fn look(
+        &self,
+        tenant_queue: &Arc<str>,
+        seen: &mut Seen<'_>,
+        states: &mut BTreeMap<Key, Box<KeyState>>,
+        concerned: &mut BTreeSet<Key>,
+    ) -> Option<()> {
+        for anchor in anchors_of(seen) {
+            seen.look(tenant_queue)?;
+            let from = (anchor.clone(), least());
+            let anchored = self.asked.range(from..).take_while(|((at, _), _)| *at == anchor);
+            for ((_, asked), all) in anchored {
+                for by in all {
+                    let sides = seen.sides(tenant_queue, (&asked.1, &by.selection), &by.grant)?;
+                    let keys = by.keys.iter().filter(|_| sides[0] != sides[1]);
+                    for (key, place) in keys {
+                        seen.look(tenant_queue)?;
+                        let Some(state) = states.get_mut(key) else {
+                            continue;
+                        };
+                        let primary = state.seen.as_ref();
+                        let moved = seen.moved(tenant_queue, &asked.1, &by.grant, sides, primary)?;
+                        if state.count(*place, moved) {
+                            concerned.insert(key.clone());
+                        }
+                    }
+                }
+            }
+        }
+        Some(())
     }
 
     fn add(&mut self, (asked, dependency): &(Questions, Dependency), key: &Key, place: usize) {
-        let by = self.asked.entry(asked.clone()).or_default();
+        self.keys.insert(key.clone(), place);
+        let anchored = (anchor(&asked.1, &dependency.selection), asked.clone());
+        let by = self.asked.entry(anchored).or_default();
         let same = |asked: &&mut Asked| Arc::ptr_eq(&asked.grant, &dependency.grant);
         match by.iter_mut().find(same) {
             Some(asked) => {
@@ -300,8 +332,10 @@ impl Dependents {
         }
     }
 
-    fn forget(&mut self, asked: &Questions, key: &Key) {
-        let Some(by) = self.asked.get_mut(asked) else {
+    fn forget(&mut self, asked: &Questions, dependency: &Dependency, key: &Key) {
+        self.keys.remove(key);
+        let anchored = (anchor(&asked.1, &dependency.selection), asked.clone());
+        let Some(by) = self.asked.get_mut(&anchored) else {
             return;
         };
         by.retain_mut(|asked| {
@@ -309,24 +343,56 @@ impl Dependents {
             !asked.keys.is_empty()
         });
         if by.is_empty() {
-            self.asked.remove(asked);
+            self.asked.remove(&anchored);
         }
     }
 }
 
+/// The anchor of a question.
+fn anchor(question: &Question, selection: &Selection) -> Anchor {
+    match (question, selection.required_label()) {
+        (Question::Object(query), _) => Anchor::Place(ObjectKey::from(&query.object)),
+        (_, Some((name, value))) => Anchor::Label(name.into(), value.into()),
+        (_, None) => Anchor::None,
+    }
+}
+
+/// The anchors of the questions whose answers a change may alter.
+fn anchors_of(seen: &Seen<'_>) -> Vec<Anchor> {
+    let place = Anchor::Place(seen.change().place.clone());
+    let labels = seen.all_labels().into_iter();
+    let labels = labels.map(|(name, value)| Anchor::Label(name.into(), value.into()));
+    [Anchor::None, place].into_iter().chain(labels).collect()
+}
+
+/// The question that stands before all others.
+fn least() -> Questions {
+    let kind = Kind {
+        api_version: String::new(),
+        kind: String::new(),
+    };
+    let query = ObjectQuery {
+        object: ObjectRef {
+            cluster: None,
+            kind,
+            namespace: None,
+            name: String::new(),
+        },
+        projection: Vec::new(),
+        latest: false,
+    };
+    (Role::Identity, Question::Object(query))
+}
+
 impl KeyState {
     /// Counts a change into the answer at a place among those that the last pass used, and returns whether that is another
-    /// one now. `compared` are the digests of the changed item; `None` if they were not computed.
-    fn count_in(&mut self, place: usize, compared: Option<Sides>, seen: &mut Seen<'_>) -> bool {
+    /// one now.
+    fn count(&mut self, place: usize, by: Moved) -> bool {
         let (used, moved) = (self.last.used.get(place), self.moved.get_mut(place));
         let Some((((_, question), dependency), moved)) = used.zip(moved) else {
             return false;
         };
-        let by = compared.and_then(|sides| {
-            let (queue, primary) = (&self.tenant_queue, self.seen.as_ref());
-            seen.moved(queue, question, &dependency.grant, sides, primary)
-        });
-        moved.add(by.unwrap_or(Moved::SOMEHOW));
+        moved.add(by);
         dependency.is_other(question, *moved)
     }
 }

@@ -91,7 +91,9 @@ impl Controller {
             state.moved = used.iter().map(|(_, dependency)| dependency.moved).collect();
             state.moved_by = work.moved_by.take();
             let old = std::mem::replace(&mut state.last.used, used);
-            self.reindex(&frame.key, &old);
+            // A key that came back during its pass may be of another tenant now.
+            let tenant_queue = state.tenant_queue.clone();
+            self.reindex(&frame.key, &tenant_queue, &old);
         }
         self.follow_relations(frame);
         let state = self.keys.get_mut(&frame.key)?;

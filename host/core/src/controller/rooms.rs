@@ -194,10 +194,15 @@ impl Rooms {
         self.guards = guards;
     }
 
+    /// The most objects from which the event loop renders a list.
+    pub(crate) fn short_list(&self) -> usize {
+        self.sizes.short_list as usize
+    }
+
     /// Whether an answer is short enough for the event loop to render it. `read` are the bytes that it has read for the
     /// same input.
     pub(crate) fn is_short(&self, render: &Render, read: u64) -> bool {
-        let is_long_list = render.len() > self.sizes.short_list as usize;
+        let is_long_list = render.len() > self.short_list();
         let reads = render.reads();
         !is_long_list && (reads <= TINY_TEXT || read.saturating_add(reads) <= SHORT_TEXT)
     }

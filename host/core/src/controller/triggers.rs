@@ -176,7 +176,7 @@ impl Controller {
                 Some(pass) => drop(self.orphans.insert(key.clone(), pass)),
                 None => self.out.push(Output::Forgotten(key.clone())),
             }
-            self.reindex(key, &state.last.used);
+            self.reindex(key, &state.tenant_queue, &state.last.used);
         }
     }
 

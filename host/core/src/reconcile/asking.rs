@@ -510,6 +510,17 @@ impl Look {
         }
     }
 
+    /// Whether the answer is a list from so many objects that a thread renders it. A pass that begins asks that of all that
+    /// the last one used, so it is known before the objects are collected.
+    fn is_long_list(&self, context: &Context<'_>) -> bool {
+        let View { cache, rooms, .. } = context.view;
+        let namespace = match &self.asked.1 {
+            Question::Objects(query) => query.namespace.as_deref(),
+            _ => return false,
+        };
+        cache.is_synced(&self.scope) && cache.holds_more(&self.scope, namespace, rooms.short_list())
+    }
+
     /// Handles what the API server answered. The objects enter the cache, so that later answers are not older.
     fn read(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
         let (seen, answers) = (objects.clone(), Some(self.asked.clone()));
@@ -669,6 +680,9 @@ pub(super) fn remembered(
     let Ok(look) = Look::of(role, question, context) else {
         return Remembered::Unknown;
     };
+    if look.is_long_list(context) {
+        return Remembered::Long;
+    }
     let Some(objects) = look.known(context) else {
         return Remembered::Unknown;
     };

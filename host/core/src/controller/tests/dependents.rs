@@ -517,3 +517,63 @@ fn however_many_answers_a_list_of_a_watch_brings_threads_render_the_long_ones() 
     );
     assert_eq!(harness.steps(), 1);
 }
+
+#[test]
+fn a_list_by_a_label_concerns_what_has_it_gains_it_and_loses_it_and_nothing_else() {
+    let labelled = |value: &str| json!({"metadata": {"labels": {"a": value}}});
+    let with_data = |value: &str| json!({"metadata": {"labels": {"a": value}}, "data": {"x": "2"}});
+    for (before, after, is_news) in [
+        (labelled("b"), with_data("b"), true),
+        (labelled("c"), labelled("b"), true),
+        (labelled("b"), labelled("c"), true),
+        (labelled("b"), labelled("b"), false),
+        (labelled("c"), with_data("c"), false),
+        (labelled("c"), with_data("d"), false),
+    ] {
+        let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+        harness.step(pending(vec![list("x!=y,a=b")]));
+        harness.listed(maps(), vec![map("one", 2, before.clone())]);
+        harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+        harness.shown(maps(), map("one", 3, after.clone()));
+        assert_eq!(harness.steps(), usize::from(is_news), "{before} {after}");
+        // The next pass asks nothing, so nothing concerns the key any more.
+        if is_news {
+            harness.step(settled());
+            harness.shown(maps(), map("one", 4, json!({"data": {"x": "4"}})));
+            assert_eq!(harness.steps(), 0, "{before} {after}");
+        }
+    }
+}
+
+#[test]
+fn a_tenant_with_too_many_lists_to_look_at_has_a_pass_for_each_change_of_an_object_that_they_may_be_about() {
+    for (machines, are_looked_at) in [(4, true), (40, false)] {
+        let names: Vec<String> = (0..machines).map(|n| format!("m-{n}")).collect();
+        let all = names
+            .iter()
+            .zip(1..)
+            .map(|(name, version)| machine(name, version, json!({})));
+        let mut harness = Harness::with(all.collect());
+        for name in &names {
+            let lists = (0..200).map(|n| list(&format!("a!=none-{name}-{n}")));
+            harness.step_of(name, pending(lists.collect()));
+            if *name == names[0] {
+                harness.listed(maps(), vec![map("one", 99, json!({}))]);
+            }
+            harness.step_of(
+                name,
+                conclusion(json!(null), Next::Settled(None), (0..200).collect()),
+            );
+        }
+        harness.shown(
+            maps(),
+            map(
+                "one",
+                100,
+                json!({"metadata": {"annotations": {"no": "list shows it"}}}),
+            ),
+        );
+        let enqueued = if are_looked_at { 0 } else { machines };
+        assert_eq!(harness.controller.passes_in_flight(), enqueued, "{machines}");
+    }
+}
