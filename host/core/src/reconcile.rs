@@ -24,6 +24,7 @@ mod deciding;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod frame;
+mod looking;
 mod own;
 mod pending;
 mod publishing;

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::acting::Acting;
-use super::asking::{Asking, Remembered, remembered};
+use super::asking::Asking;
 use super::frame::{Frame, Questions};
+use super::looking::{Remembered, remembered};
 use super::publishing::{Ended, Publishing};
 use super::resolving::Resolving;
 use super::role::RoleRun;
