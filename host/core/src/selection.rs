@@ -155,6 +155,7 @@ mod tests {
                 ..ListQuery::all(object.kind())
             };
             let selection = Selection::of(&Question::Objects(query)).expect("selectors");
+            assert_eq!(selection.required_label(), label.map(|_| ("a", "b")));
             let taken = (selection.compares(&object), selection.reads_fields());
             assert_eq!(taken, (compares, reads_fields), "{label:?} {field:?}");
         }

@@ -231,8 +231,9 @@ impl Relations<'_> {
             return *changed;
         }
         let [before, now] = self.primaries.map(|primary| primary?.text_at(&relation.ours));
-        self.changed.insert(relation.ours.clone(), before != now);
-        before != now
+        let changed = before != now;
+        self.changed.insert(relation.ours.clone(), changed);
+        changed
     }
 
     /// Whether an answer is about other objects now. If too much text was read, it may be.

@@ -473,6 +473,23 @@ mod tests {
     }
 
     #[test]
+    fn a_pass_that_looks_at_a_watch_says_so_once_and_as_long_as_it_is_not_open_each_time() {
+        let watches = |commands: &[Command]| {
+            let is_watch = |command: &&Command| matches!(command, Command::Watch(_));
+            commands.iter().filter(is_watch).count()
+        };
+        for (is_open, count) in [(true, 1), (false, 3)] {
+            let mut fixture = Fixture::new();
+            if is_open {
+                listed(&mut fixture, vec![site("v")]);
+            }
+            let asks = ["b", "c", "d"].map(labelled);
+            let (_, commands) = fixture.requests(asks.to_vec());
+            assert_eq!(watches(&commands), count, "{commands:?}");
+        }
+    }
+
+    #[test]
     fn a_watch_that_has_not_listed_is_waited_for_and_not_found_is_said_only_by_one_that_has() {
         let mut fixture = Fixture::new();
         let (flow, commands) = fixture.requests(vec![config_map(false)]);

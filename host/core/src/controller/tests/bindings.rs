@@ -72,6 +72,23 @@ fn younger(change: fn(&mut Binding)) -> Binding {
 }
 
 #[test]
+fn a_binding_is_told_of_the_watches_that_it_needs_and_of_no_others() {
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.feed(Input::Bound(Box::new(younger(|b| {
+        b.spec.governs.kind = "Disk".into()
+    }))));
+    harness.step(pending(vec![list("a=b")]));
+    let told = |name: &str| {
+        harness
+            .controller
+            .health(name)
+            .map(|health| health.unsynced.len())
+    };
+    // Both wait for their own objects or for those of a question: the list of Disks, and that of ConfigMaps.
+    assert_eq!((told("machines"), told("younger")), (Some(1), Some(1)));
+}
+
+#[test]
 fn of_bindings_that_meet_the_oldest_governs_and_the_others_are_told() {
     let older = fixture_binding(&[Role::Lifecycle]);
     for (binding, is_overlapped) in [
