@@ -179,12 +179,17 @@ fn main() {
         "burn", "steps", "fill", "lists", "answers", "parts", "changes", "loop",
     ];
     // `cargo bench … -- lists` measures this greed alone.
-    let chosen: Vec<String> = std::env::args().skip(1).collect();
-    let is_chosen = |greed: &&str| {
-        chosen.iter().all(|chosen| !greeds.contains(&chosen.as_str()))
-            || chosen.iter().any(|chosen| chosen == greed)
+    let named: Vec<String> = std::env::args().collect();
+    let chosen: Vec<&str> = greeds
+        .into_iter()
+        .filter(|greed| named.iter().any(|name| name == greed))
+        .collect();
+    let greeds = if chosen.is_empty() {
+        greeds.to_vec()
+    } else {
+        chosen
     };
-    let greeds = greeds.into_iter().filter(is_chosen).map(Some);
+    let greeds = greeds.into_iter().map(Some);
     for greed in [None].into_iter().chain(greeds).chain([None]) {
         // From here on the kernel records the peak.
         std::fs::write("/proc/self/clear_refs", "5").expect("Linux lets it be reset");

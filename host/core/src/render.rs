@@ -11,12 +11,10 @@ use crate::contract::{Code, Failure, Json, ListQuery, ObjectQuery, Question};
 use crate::grants::{self, Reach};
 use crate::object::{self, Object};
 use crate::projection;
-use crate::selection::{self, Selection};
+use crate::selection::{self, LOOK, Selection};
 
 /// The most objects in a list if the policy sets no limit.
 const LIST_LIMIT: u64 = 10_000;
-/// To look at an object takes as long as to read this many bytes.
-const LOOK: u64 = 100;
 
 /// An answer to render. Rendering is pure, so a thread of the host can render a long answer while other passes go on.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,6 +10,9 @@ use serde_json::Value;
 use crate::contract::{Code, Failure, ListQuery, Question};
 use crate::object::Object;
 
+/// To look whether an object belongs to an answer takes as long as to read this many bytes, beside what is read for it.
+pub(crate) const LOOK: u64 = 100;
+
 /// The selectors of a query, parsed once for many objects. Copies share them; a query without selectors has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection(Option<Arc<Selectors>>);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::cache::{Change, Lookup};
 use super::keys::{KeyState, Waiting};
 use super::passes::Running;
-use super::seen::{READ, Seen};
+use super::seen::{READ, Seen, bytes};
 use super::{Controller, Guard};
 use crate::binding::KindGrant;
 use crate::call::Scope;
@@ -82,8 +82,14 @@ impl Controller {
         }
         let all_enqueued = !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
         let mut concerned = BTreeSet::new();
+        let anchors = anchors_of(&seen);
         for (tenant_queue, used) in &dependents.used {
-            let looked = used.look(tenant_queue, &mut seen, &mut self.keys, &mut concerned);
+            let looked = used.look(
+                (tenant_queue, &anchors),
+                &mut seen,
+                &mut self.keys,
+                &mut concerned,
+            );
             if looked.is_none() || all_enqueued {
                 for (key, place) in &used.keys {
                     if let Some(state) = self.keys.get_mut(key) {
@@ -247,8 +253,7 @@ impl Relations<'_> {
             return true;
         }
         let objects = asked();
-        let bytes = objects.iter().map(|object| object.json().len() as u64);
-        self.read = bytes.fold(self.read, u64::saturating_add);
+        self.read = self.read.saturating_add(bytes(&objects));
         let [before, now] = self
             .primaries
             .map(|primary| Reach::of(&dependency.grant, primary));
@@ -286,15 +291,15 @@ impl Used {
     /// takes looking at too much.
     fn look(
         &self,
-        tenant_queue: &Arc<str>,
+        (tenant_queue, anchors): (&Arc<str>, &[Anchor]),
         seen: &mut Seen<'_>,
         states: &mut BTreeMap<Key, Box<KeyState>>,
         concerned: &mut BTreeSet<Key>,
     ) -> Option<()> {
-        for anchor in anchors_of(seen) {
+        for anchor in anchors {
             seen.look(tenant_queue)?;
             let from = (anchor.clone(), least());
-            let anchored = self.asked.range(from..).take_while(|((at, _), _)| *at == anchor);
+            let anchored = self.asked.range(from..).take_while(|((at, _), _)| at == anchor);
             for ((_, asked), all) in anchored {
                 for by in all {
                     let sides = seen.sides(tenant_queue, (&asked.1, &by.selection), &by.grant)?;

@@ -16,13 +16,11 @@ use crate::grants;
 use crate::object::{Object, ResourceVersion};
 use crate::reconcile::Moved;
 use crate::render::digest_of_item;
-use crate::selection::{self, Selection};
+use crate::selection::{self, LOOK, Selection};
 
 /// The bytes of selectors and labels that are compared for one tenant queue because of one change: about a millisecond.
 /// Several thousand lists need less, and only those count that no label of the object rules out (`dependents.rs`).
 const COMPARED: u64 = 512 << 10;
-/// To look at a question takes as long as to compare this many bytes.
-const LOOK: u64 = 100;
 /// The bytes of objects that are read for one tenant queue because of one change: some milliseconds.
 pub(super) const READ: u64 = 8 << 20;
 
@@ -102,7 +100,7 @@ impl<'a> Seen<'a> {
                 let compared = objects.iter().flatten().map(|object| selection.compares(object));
                 self.compares(tenant_queue, compared.fold(LOOK, u64::saturating_add))?;
                 if selection.reads_fields() {
-                    self.reads(tenant_queue, bytes(objects))?;
+                    self.reads(tenant_queue, bytes(objects.into_iter().flatten()))?;
                 }
                 let is_asked = [0, 1].map(|side: usize| {
                     objects[side]
@@ -166,7 +164,7 @@ impl<'a> Seen<'a> {
             return Some(*digests);
         }
         let objects = self.objects();
-        self.reads(tenant_queue, bytes(objects))?;
+        self.reads(tenant_queue, bytes(objects.into_iter().flatten()))?;
         let digests = objects.map(|object| Some(digest_of_item(&self.key, grant, object?, projection)));
         let known = self.digests.entry(projection.to_vec()).or_default();
         known.push((grant.clone(), digests));
@@ -207,7 +205,7 @@ impl<'a> Seen<'a> {
             return known;
         }
         let objects = self.objects();
-        self.reads(tenant_queue, bytes(objects))?;
+        self.reads(tenant_queue, bytes(objects.into_iter().flatten()))?;
         let theirs = objects.map(|object| object?.text_at(&relation.theirs));
         self.theirs.push((grant.clone(), theirs));
         Some(self.theirs.len() - 1)
@@ -224,7 +222,7 @@ impl<'a> Seen<'a> {
         };
         let of = (primary.uid().to_owned(), primary.version(), at);
         if !self.ours.contains_key(&of) {
-            self.reads(tenant_queue, bytes([Some(primary)]))?;
+            self.reads(tenant_queue, bytes([primary]))?;
             let ours = primary.text_at(&relation.ours).map(Box::from);
             self.ours.insert(of.clone(), ours);
         }
@@ -256,8 +254,9 @@ fn spend(spent: &mut BTreeMap<Arc<str>, u64>, by: &Arc<str>, bytes: u64, limit: 
     }
 }
 
-fn bytes<const N: usize>(objects: [Option<&Object>; N]) -> u64 {
-    let lengths = objects.iter().flatten().map(|object| object.json().len() as u64);
+/// The bytes of all of these objects.
+pub(super) fn bytes<'o>(objects: impl IntoIterator<Item = &'o Object>) -> u64 {
+    let lengths = objects.into_iter().map(|object| object.json().len() as u64);
     lengths.fold(0, u64::saturating_add)
 }
 
