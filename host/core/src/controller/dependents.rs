@@ -35,10 +35,15 @@ pub(super) struct Dependents {
 #[derive(Debug, Default)]
 struct Used {
     /// For each question, the grants through which it was asked and the keys that used its answer.
-    asked: BTreeMap<(Anchor, Questions), Vec<Asked>>,
-    /// The keys, each with the place of one of these questions among the answers that its last pass used.
-    keys: BTreeMap<Key, usize>,
+    asked: BTreeMap<(Round, Anchor, Questions), Vec<Asked>>,
+    /// The keys, each with the round of its questions.
+    keys: BTreeMap<Key, Round>,
+    round: Round,
 }
+
+/// How often a change was not compared with the questions of a tenant queue, because they are too many. The keys of an
+/// earlier round are enqueued already, so nobody looks at their questions any more.
+type Round = u64;
 
 /// What an object must have so that a change of it may alter the answer. So a change concerns few of many questions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +69,7 @@ impl Controller {
     /// Enqueues the keys whose last pass used an answer that the change alters. A key whose pass is in flight is
     /// enqueued at the end of that pass, if the change was news to it.
     pub(super) fn enqueue_dependents(&mut self, change: &Change) {
-        let Some(dependents) = self.dependents.get(&change.scope) else {
+        let Some(dependents) = self.dependents.get_mut(&change.scope) else {
             return;
         };
         if !self.guards.stand(Guard::ChangesEnqueueDependents) {
@@ -75,15 +80,17 @@ impl Controller {
         };
         let object = object.reference();
         let mut seen = Seen::new(change, self.digest_key);
-        for (_, running) in self.passes.values_mut() {
-            if running.work.looked_at.contains(&change.scope) {
-                note(&running.frame, &mut running.work, [Some(&mut seen), None], None);
-            }
+        let passes = self.passes.values_mut().map(|(_, running)| &mut **running);
+        let mut looked_at: Vec<&mut Running> = passes
+            .filter(|running| running.work.looked_at.contains(&change.scope))
+            .collect();
+        for running in &mut looked_at {
+            note(&running.frame, &mut running.work, [Some(&mut seen), None], None);
         }
         let all_enqueued = !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
         let mut concerned = BTreeSet::new();
         let anchors = anchors_of(&seen);
-        for (tenant_queue, used) in &dependents.used {
+        for (tenant_queue, used) in &mut dependents.used {
             let looked = used.look(
                 (tenant_queue, &anchors),
                 &mut seen,
@@ -91,12 +98,13 @@ impl Controller {
                 &mut concerned,
             );
             if looked.is_none() || all_enqueued {
-                for (key, place) in &used.keys {
-                    if let Some(state) = self.keys.get_mut(key) {
-                        state.count(*place, Moved::SOMEHOW);
-                        concerned.insert(key.clone());
-                    }
-                }
+                used.give_up(&change.scope, &mut self.keys, &mut concerned);
+            }
+        }
+        // Passes that were compared with this change are not compared with the next one: it would take as long.
+        for Running { frame, work, .. } in looked_at {
+            if seen.is_too_much(&frame.tenant_queue) {
+                leave_uncompared(work, change);
             }
         }
         let is_synced = self.cache.is_synced(&change.scope) || all_enqueued;
@@ -146,7 +154,8 @@ impl Controller {
             let ((_, question), dependency) = used;
             dependency.is_other(question, *moved) && self.cache.is_synced(&dependency.scope)
         };
-        state.last.used.iter().zip(&state.moved).any(is_other)
+        let not_compared = |scope: &Scope| self.cache.is_synced(scope);
+        state.uncompared.iter().any(not_compared) || state.last.used.iter().zip(&state.moved).any(is_other)
     }
 
     /// Which answers changed because the primary changed: the relation of a grant compares objects with a field of the
@@ -189,19 +198,49 @@ impl Controller {
 
     /// Replaces the dependencies `old` of a key by those of its last pass.
     pub(super) fn reindex(&mut self, key: &Key, tenant_queue: &Arc<str>, old: &[(Questions, Dependency)]) {
+        let state = self.keys.get(key);
+        if state.is_some_and(|state| self.is_indexed(key, state, old)) {
+            return;
+        }
         for (asked, dependency) in old {
             if let Some(dependents) = self.dependents.get_mut(&dependency.scope) {
                 dependents.keys.remove(key);
-                dependents.forget(tenant_queue, asked, dependency, key);
+                if let Some(used) = dependents.used.get_mut(tenant_queue) {
+                    used.forget(asked, dependency, key);
+                }
             }
         }
-        let new = self.keys.get(key).map(|state| state.last.used.clone());
-        for (place, used) in new.iter().flat_map(|used| used.iter()).enumerate() {
-            let dependents = self.dependents.entry(used.1.scope.clone()).or_default();
-            dependents.keys.insert(key.clone());
-            let of_queue = dependents.used.entry(tenant_queue.clone()).or_default();
-            of_queue.add(used, key, place);
+        for (_, dependency) in old {
+            if let Some(dependents) = self.dependents.get_mut(&dependency.scope) {
+                dependents.forget(tenant_queue, key);
+            }
         }
+        for (place, used) in state.iter().flat_map(|state| state.last.used.iter()).enumerate() {
+            let scope = &used.1.scope;
+            let dependents = self.dependents.entry(scope.clone()).or_default();
+            dependents.keys.insert(key.clone());
+            if state.is_some_and(|state| !state.uncompared.contains(scope)) {
+                let of_queue = dependents.used.entry(tenant_queue.clone()).or_default();
+                of_queue.add(used, key, place);
+            }
+        }
+    }
+
+    /// Whether the dependencies of a key are found already by those of the pass before, because they are the same.
+    fn is_indexed(&self, key: &Key, state: &KeyState, old: &[(Questions, Dependency)]) -> bool {
+        let used = &state.last.used;
+        let is_same = |((old, before), (new, now)): (&(Questions, Dependency), &(Questions, Dependency))| {
+            old == new && before.scope == now.scope && Arc::ptr_eq(&before.grant, &now.grant)
+        };
+        let is_current = |scope: &Scope| {
+            let of_queue = self.dependents.get(scope)?.used.get(&state.tenant_queue)?;
+            Some(of_queue.keys.get(key) == Some(&of_queue.round))
+        };
+        let scopes: BTreeSet<&Scope> = used.iter().map(|(_, dependency)| &dependency.scope).collect();
+        state.uncompared.is_empty()
+            && old.len() == used.len()
+            && old.iter().zip(used.iter()).all(is_same)
+            && scopes.into_iter().all(|scope| is_current(scope) == Some(true))
     }
 
     /// Removes a key from the scopes that its ended pass asked for and whose answers it did not use, so that their
@@ -275,11 +314,12 @@ impl Dependents {
         self.keys.iter().any(|key| *key.binding == *binding)
     }
 
-    fn forget(&mut self, tenant_queue: &Arc<str>, asked: &Questions, dependency: &Dependency, key: &Key) {
+    /// Forgets a key whose questions are forgotten.
+    fn forget(&mut self, tenant_queue: &Arc<str>, key: &Key) {
         let Some(used) = self.used.get_mut(tenant_queue) else {
             return;
         };
-        used.forget(asked, dependency, key);
+        used.keys.remove(key);
         if used.keys.is_empty() {
             self.used.remove(tenant_queue);
         }
@@ -298,9 +338,10 @@ impl Used {
     ) -> Option<()> {
         for anchor in anchors {
             seen.look(tenant_queue)?;
-            let from = (anchor.clone(), least());
-            let anchored = self.asked.range(from..).take_while(|((at, _), _)| at == anchor);
-            for ((_, asked), all) in anchored {
+            let from = (self.round, anchor.clone(), least());
+            let anchored = self.asked.range(from..);
+            let anchored = anchored.take_while(|((round, at, _), _)| (*round, at) == (self.round, anchor));
+            for ((_, _, asked), all) in anchored {
                 for by in all {
                     let sides = seen.sides(tenant_queue, (&asked.1, &by.selection), &by.grant)?;
                     let keys = by.keys.iter().filter(|_| sides[0] != sides[1]);
@@ -321,9 +362,26 @@ impl Used {
         Some(())
     }
 
+    /// Enters all keys of the present round into `concerned`, because their answers cannot all be compared with a change of
+    /// the scope. Their next passes begin another round.
+    fn give_up(
+        &mut self,
+        scope: &Scope,
+        states: &mut BTreeMap<Key, Box<KeyState>>,
+        concerned: &mut BTreeSet<Key>,
+    ) {
+        for (key, _) in self.keys.iter().filter(|(_, round)| **round == self.round) {
+            if let Some(state) = states.get_mut(key) {
+                state.uncompared.insert(scope.clone());
+                concerned.insert(key.clone());
+            }
+        }
+        self.round += 1;
+    }
+
     fn add(&mut self, (asked, dependency): &(Questions, Dependency), key: &Key, place: usize) {
-        self.keys.insert(key.clone(), place);
-        let anchored = (anchor(&asked.1, &dependency.selection), asked.clone());
+        self.keys.insert(key.clone(), self.round);
+        let anchored = (self.round, anchor(&asked.1, &dependency.selection), asked.clone());
         let by = self.asked.entry(anchored).or_default();
         let same = |asked: &&mut Asked| Arc::ptr_eq(&asked.grant, &dependency.grant);
         match by.iter_mut().find(same) {
@@ -339,8 +397,10 @@ impl Used {
     }
 
     fn forget(&mut self, asked: &Questions, dependency: &Dependency, key: &Key) {
-        self.keys.remove(key);
-        let anchored = (anchor(&asked.1, &dependency.selection), asked.clone());
+        let Some(round) = self.keys.get(key) else {
+            return;
+        };
+        let anchored = (*round, anchor(&asked.1, &dependency.selection), asked.clone());
         let Some(by) = self.asked.get_mut(&anchored) else {
             return;
         };
@@ -408,6 +468,14 @@ impl KeyState {
 fn note(frame: &Frame, work: &mut Work, seen: [Option<&mut Seen<'_>>; 2], answers: Option<&Questions>) {
     let [mut change, mut own] = seen;
     let mut is_concerned = false;
+    let is_compared = |seen: &Seen<'_>| !work.uncompared.contains(&seen.change().scope);
+    if ![&change, &own]
+        .into_iter()
+        .flatten()
+        .all(|seen| is_compared(seen))
+    {
+        return;
+    }
     for (asked, dependency) in &mut work.dependencies {
         if answers == Some(asked) {
             continue;
@@ -422,10 +490,11 @@ fn note(frame: &Frame, work: &mut Work, seen: [Option<&mut Seen<'_>>; 2], answer
             seen.moved(queue, &asked.1, &dependency.grant, sides, primary)
         };
         let before = dependency.moved;
-        let moved = match change {
-            // What is not compared may have changed.
-            Some(_) => by(&mut change).unwrap_or(Moved::SOMEHOW),
-            None => Moved::default(),
+        let moved = by(&mut change);
+        let moved = match (moved, &change) {
+            (Some(moved), _) => moved,
+            (None, None) => Moved::default(),
+            (None, Some(seen)) => return leave_uncompared(work, seen.change()),
         };
         let own = by(&mut own).unwrap_or_default();
         dependency.moves([moved, own]);
@@ -436,4 +505,11 @@ fn note(frame: &Frame, work: &mut Work, seen: [Option<&mut Seen<'_>>; 2], answer
         let objects = seen.flat_map(|seen| [&seen.change().after, &seen.change().before]);
         work.moved_by = objects.flatten().next().map(Object::reference);
     }
+}
+
+/// Notes in a pass that a change may alter any of its answers about the scope.
+fn leave_uncompared(work: &mut Work, change: &Change) {
+    work.uncompared.insert(change.scope.clone());
+    let object = change.after.as_ref().or(change.before.as_ref());
+    work.moved_by = object.map(Object::reference);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::keys::{KeyState, Waiting};
 use super::passes::Running;
 use super::{Controller, Guard, Output};
-use crate::call::{Call, Write};
+use crate::call::{Call, Scope, Write};
 use crate::contract::{Event, EventType, Next};
 use crate::controller::calls::Target;
 #[cfg(feature = "simulation")]
@@ -89,6 +89,9 @@ impl Controller {
         if uses_answers(outcome) {
             let used: Arc<[_]> = std::mem::take(&mut work.dependencies).into_iter().collect();
             state.moved = used.iter().map(|(_, dependency)| dependency.moved).collect();
+            state.uncompared = std::mem::take(&mut work.uncompared);
+            let is_used = |scope: &Scope| used.iter().any(|(_, dependency)| dependency.scope == *scope);
+            state.uncompared.retain(is_used);
             state.moved_by = work.moved_by.take();
             let old = std::mem::replace(&mut state.last.used, used);
             // A key that came back during its pass may be of another tenant now.

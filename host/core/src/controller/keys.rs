@@ -35,6 +35,9 @@ pub(super) struct KeyState {
     pub(super) last: LastPass,
     /// How each answer in `last.used` has changed since the last pass, in the same order.
     pub(super) moved: Box<[Moved]>,
+    /// The scopes with a change that was not compared with these answers, because they are too many. Each of them may be
+    /// another one now.
+    pub(super) uncompared: BTreeSet<Scope>,
     /// The object that last changed one of these answers, if it was a single object.
     pub(super) moved_by: Option<ObjectRef>,
     pub(super) attempt: u32,
@@ -171,6 +174,7 @@ impl KeyState {
             seen: None,
             last: LastPass::default(),
             moved: Box::default(),
+            uncompared: BTreeSet::new(),
             moved_by: None,
             attempt: 0,
             faults: 0,

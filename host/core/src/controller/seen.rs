@@ -229,6 +229,15 @@ impl<'a> Seen<'a> {
         Some(self.ours.get(&of)?.as_deref())
     }
 
+    /// Whether all that may be compared or read for a tenant queue has been.
+    pub(super) fn is_too_much(&self, tenant_queue: &Arc<str>) -> bool {
+        let is_spent = |spent: &BTreeMap<Arc<str>, u64>, limit| {
+            let spent = spent.get(tenant_queue);
+            spent.is_some_and(|spent| *spent >= limit)
+        };
+        is_spent(&self.compared, COMPARED) || is_spent(&self.read, READ)
+    }
+
     /// Counts bytes that are compared for a tenant queue; `None` if those before were too many.
     fn compares(&mut self, tenant_queue: &Arc<str>, bytes: u64) -> Option<()> {
         spend(&mut self.compared, tenant_queue, bytes, COMPARED)

@@ -619,3 +619,75 @@ fn a_tenant_with_too_many_lists_to_look_at_has_a_pass_for_each_change_of_an_obje
         assert_eq!(harness.controller.passes_in_flight(), enqueued, "{machines}");
     }
 }
+
+/// Forty machines, each of which used two hundred lists that no other one asks for: too many to compare them with a
+/// change.
+fn too_many_lists() -> Harness {
+    let names: Vec<String> = (0..40).map(|n| format!("m-{n}")).collect();
+    let all = names.iter().zip(1..);
+    let mut harness = Harness::with(
+        all.map(|(name, version)| machine(name, version, json!({})))
+            .collect(),
+    );
+    for name in &names {
+        let lists = (0..200).map(|n| list(&format!("a!=none-{name}-{n}")));
+        harness.step_of(name, pending(lists.collect()));
+        if *name == names[0] {
+            let maps_of_all = ["one", "two"].map(|name| map(name, 99, json!({"data": {"x": "0"}})));
+            harness.listed(maps(), maps_of_all.to_vec());
+        }
+        let used = (0..200).collect();
+        harness.step_of(name, conclusion(json!(null), Next::Settled(None), used));
+    }
+    harness
+}
+
+/// The passes in flight conclude, and their conclusion used these answers.
+fn conclude(harness: &mut Harness, used: &[u32]) {
+    for _ in 0..harness.controller.passes_in_flight() {
+        harness.step(conclusion(json!(null), Next::Settled(None), used.to_vec()));
+    }
+}
+
+fn changed(version: u64) -> Object {
+    map("one", version, json!({"data": {"x": version.to_string()}}))
+}
+
+#[test]
+fn a_pass_that_cannot_be_compared_with_a_change_is_followed_by_one_other_however_many_changes_come() {
+    let mut harness = too_many_lists();
+    harness.shown(maps(), changed(100));
+    assert_eq!(harness.controller.passes_in_flight(), 40);
+    // All are in flight now, and the answers of the last passes are in their journals.
+    harness.shown(maps(), changed(101));
+    harness.shown(maps(), changed(102));
+    conclude(&mut harness, &(0..200).collect::<Vec<_>>());
+    assert_eq!(
+        harness.controller.passes_in_flight(),
+        40,
+        "each of them has another pass"
+    );
+    conclude(&mut harness, &[0]);
+    assert_eq!(harness.controller.passes_in_flight(), 0);
+    // One list each can be compared.
+    let shown = map(
+        "one",
+        103,
+        json!({"data": {"x": "102"}, "metadata": {"annotations": {"no": "list"}}}),
+    );
+    harness.shown(maps(), shown);
+    assert_eq!(harness.controller.passes_in_flight(), 0);
+    harness.shown(maps(), changed(104));
+    assert_eq!(harness.controller.passes_in_flight(), 40);
+}
+
+#[test]
+fn a_change_that_is_not_compared_concerns_no_pass_that_uses_nothing_of_its_scope() {
+    let mut harness = too_many_lists();
+    harness.shown(maps(), changed(100));
+    harness.shown(maps(), changed(101));
+    conclude(&mut harness, &[]);
+    assert_eq!(harness.controller.passes_in_flight(), 0);
+    harness.shown(maps(), changed(102));
+    assert_eq!(harness.controller.passes_in_flight(), 0);
+}
