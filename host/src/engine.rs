@@ -30,7 +30,7 @@ use crate::config::HostConfig;
 use crate::observer::{Called, Observer, Target};
 use crate::said::Said;
 use crate::sim;
-use crate::workers::Workers;
+use crate::workers::{Turn, Workers};
 
 /// The most inputs that the loop takes in at once, before it looks at everything else again. It bounds the
 /// length of one round of the loop.
@@ -350,11 +350,17 @@ impl Engine {
                     id,
                     call,
                     is_long,
+                    tenant_queue,
                     pass,
                 } => {
                     let began = self.clock.now();
                     self.targets.insert(id, (target_of(&call), pass, began));
-                    self.call(id, call, is_long);
+                    let turn = Turn {
+                        id,
+                        tenant_queue: tenant_queue.unwrap_or_default(),
+                        is_long,
+                    };
+                    self.call(turn, call);
                 }
                 Output::Cancel(id) => {
                     // A call that is cut has taken too long: a slow server must show in the counts.
@@ -378,7 +384,8 @@ impl Engine {
         stopped
     }
 
-    fn call(&mut self, id: CallId, call: Call, is_long: bool) {
+    fn call(&mut self, turn: Turn, call: Call) {
+        let id = turn.id;
         match call {
             Call::Step {
                 policy,
@@ -386,7 +393,7 @@ impl Engine {
                 pass,
                 limits,
             } => {
-                let done = self.workers.step((id, is_long), &policy, pass, limits);
+                let done = self.workers.step(turn, &policy, pass, limits);
                 self.own.extend(done);
             }
             Call::Decide {
@@ -394,11 +401,11 @@ impl Engine {
                 request,
                 limits,
             } => {
-                let done = self.workers.decide((id, is_long), &policy, request, limits);
+                let done = self.workers.decide(turn, &policy, request, limits);
                 self.own.extend(done);
             }
             Call::Render(render) => {
-                let done = self.workers.render((id, is_long), render);
+                let done = self.workers.render(turn, render);
                 self.own.extend(done);
             }
             Call::Cloud(request) => {

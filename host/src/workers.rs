@@ -1,4 +1,5 @@
-//! Threads that call policies and render long answers, in the order in which the work arrives.
+//! Threads that call policies and render long answers. Tenant queues take turns, and the work of each is done in the
+//! order in which it arrives. So a tenant whose steps take longer than those before holds up its own steps alone.
 //!
 //! One thread takes only short work, and the others have a lower priority. The machine's scheduler gives a
 //! processor at once to a thread that wakes if the thread that computes there has a lower priority. Otherwise
@@ -44,17 +45,56 @@ struct Queue {
 
 #[derive(Default)]
 struct Jobs {
-    waiting: VecDeque<Job>,
+    waiting: Turns,
     /// Whether the thread for short work waits and has not been signalled since.
     is_idle: bool,
     closed: bool,
 }
 
 struct Job {
-    id: CallId,
-    /// Whether the work is expected to take long.
-    is_long: bool,
+    turn: Turn,
     work: Work,
+}
+
+/// When a call has its turn.
+pub(crate) struct Turn {
+    pub(crate) id: CallId,
+    pub(crate) tenant_queue: Arc<str>,
+    /// Whether the call is expected to take long.
+    pub(crate) is_long: bool,
+}
+
+/// The jobs that wait.
+#[derive(Default)]
+struct Turns {
+    /// The tenant queues that have jobs, the next one first.
+    queues: VecDeque<VecDeque<Job>>,
+}
+
+impl Turns {
+    fn push(&mut self, job: Job) {
+        let is_same = |queue: &&mut VecDeque<Job>| {
+            queue
+                .front()
+                .is_some_and(|first| first.turn.tenant_queue == job.turn.tenant_queue)
+        };
+        match self.queues.iter_mut().find(is_same) {
+            Some(queue) => queue.push_back(job),
+            None => self.queues.push_back(VecDeque::from([job])),
+        }
+    }
+
+    /// Removes and returns the next job that `fits`.
+    fn pop(&mut self, fits: impl Fn(&Job) -> bool) -> Option<Job> {
+        let place = |(at, queue): (usize, &VecDeque<Job>)| Some((at, queue.iter().position(&fits)?));
+        let (at, first) = self.queues.iter().enumerate().find_map(place)?;
+        let mut queue = self.queues.remove(at)?;
+        let job = queue.remove(first);
+        if !queue.is_empty() {
+            self.queues.push_back(queue);
+        }
+        job
+    }
 }
 
 /// The work that a thread takes.
@@ -126,34 +166,33 @@ impl Workers {
         self.policies.keys()
     }
 
-    /// Calls a policy; the call says whether that is expected to take long. Returns the result if there are
-    /// no threads.
+    /// Calls a policy. Returns the result if there are no threads.
     pub(crate) fn step(
         &self,
-        call: (CallId, bool),
+        turn: Turn,
         policy: &PolicyId,
         pass: Arc<Pass>,
         limits: Limits,
     ) -> Option<Input> {
         let policy = self.known(policy)?;
-        self.push(call, Work::Step(policy, limits, pass))
+        self.push(turn, Work::Step(policy, limits, pass))
     }
 
     /// Calls a retry policy. Returns the result if there are no threads.
     pub(crate) fn decide(
         &self,
-        call: (CallId, bool),
+        turn: Turn,
         policy: &PolicyId,
         request: RetryRequest,
         limits: Limits,
     ) -> Option<Input> {
         let policy = self.known(policy)?;
-        self.push(call, Work::Decide(policy, limits, Box::new(request)))
+        self.push(turn, Work::Decide(policy, limits, Box::new(request)))
     }
 
     /// Renders a long list. Returns the result if there are no threads.
-    pub(crate) fn render(&self, call: (CallId, bool), render: Box<Render>) -> Option<Input> {
-        self.push(call, Work::Render(render))
+    pub(crate) fn render(&self, turn: Turn, render: Box<Render>) -> Option<Input> {
+        self.push(turn, Work::Render(render))
     }
 
     /// The policy of this id. The policies of a binding are added here before core learns of the binding, so
@@ -162,8 +201,8 @@ impl Workers {
         self.policies.get(policy).cloned()
     }
 
-    fn push(&self, (id, is_long): (CallId, bool), work: Work) -> Option<Input> {
-        let job = Job { id, is_long, work };
+    fn push(&self, turn: Turn, work: Work) -> Option<Input> {
+        let job = Job { turn, work };
         if self.inline {
             return Some(job.done());
         }
@@ -193,8 +232,8 @@ impl Queue {
         let mut jobs = self.jobs();
         // A thread that was signalled and has not woken yet counts as busy, so the next work goes to the
         // others.
-        let is_for_it = !job.is_long && std::mem::take(&mut jobs.is_idle);
-        jobs.waiting.push_back(job);
+        let is_for_it = !job.turn.is_long && std::mem::take(&mut jobs.is_idle);
+        jobs.waiting.push(job);
         match is_for_it {
             true => self.short.notify_one(),
             false => self.any.notify_one(),
@@ -207,9 +246,8 @@ impl Queue {
             if jobs.closed {
                 return None;
             }
-            let fits = |job: &Job| takes == Takes::Everything || !job.is_long;
-            let first = jobs.waiting.iter().position(fits);
-            if let Some(job) = first.and_then(|at| jobs.waiting.remove(at)) {
+            let fits = |job: &Job| takes == Takes::Everything || !job.turn.is_long;
+            if let Some(job) = jobs.waiting.pop(fits) {
                 return Some(job);
             }
             let come = match takes {
@@ -232,7 +270,7 @@ impl Job {
     /// Does the work and returns the result.
     fn done(&self) -> Input {
         Input::Returned {
-            call: self.id,
+            call: self.turn.id,
             reply: self.run(),
         }
     }
@@ -272,15 +310,18 @@ impl Job {
 mod tests {
     use super::*;
 
-    fn job(id: u64, is_long: bool) -> Job {
+    fn job(id: u64, tenant_queue: &str, is_long: bool) -> Job {
         let grant = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap"});
         let grant: polity_core::binding::KindGrant = serde_json::from_value(grant).expect("a grant");
         let all = polity_core::contract::ListQuery::all(grant.kind());
         let question = polity_core::contract::Question::Objects(all);
         let render = Render::new(Vec::new(), None, grant.into(), (question, Default::default()), 0);
         Job {
-            id: CallId(id),
-            is_long,
+            turn: Turn {
+                id: CallId(id),
+                tenant_queue: tenant_queue.into(),
+                is_long,
+            },
             work: Work::Render(Box::new(render)),
         }
     }
@@ -289,9 +330,9 @@ mod tests {
     fn the_thread_for_what_is_short_passes_over_what_is_long_and_the_others_pass_over_nothing() {
         let queue = Queue::default();
         for (id, is_long) in [(1, true), (2, true), (3, false), (4, false)] {
-            queue.push(job(id, is_long));
+            queue.push(job(id, "q", is_long));
         }
-        let next = |takes| queue.next(takes).map(|job| job.id.0);
+        let next = |takes| queue.next(takes).map(|job| job.turn.id.0);
         assert_eq!(next(Takes::WhatIsShort), Some(3));
         assert_eq!(next(Takes::Everything), Some(1));
         assert_eq!(next(Takes::Everything), Some(2));
@@ -301,12 +342,29 @@ mod tests {
     }
 
     #[test]
+    fn tenant_queues_take_turns_whatever_waits_in_each() {
+        let queue = Queue::default();
+        let many = (1..=5).map(|id| job(id, "many", id == 2));
+        for job in many.chain([job(6, "few", false), job(7, "few", false)]) {
+            queue.push(job);
+        }
+        let ids = |takes, count: usize| -> Vec<u64> {
+            let taken = (0..count).filter_map(|_| queue.next(takes));
+            taken.map(|job| job.turn.id.0).collect()
+        };
+        assert_eq!(ids(Takes::WhatIsShort, 4), [1, 6, 3, 7]);
+        assert_eq!(ids(Takes::Everything, 3), [2, 4, 5]);
+    }
+
+    #[test]
     fn everything_is_done_whoever_is_told_of_it() {
         for threads in 1..4 {
             let (replies, mut done) = mpsc::channel(256);
             let workers = Workers::start(threads, &replies);
             for id in 0..200 {
-                workers.queue.push(job(id, id % 3 == 0));
+                workers
+                    .queue
+                    .push(job(id, ["a", "b"][id as usize % 2], id % 3 == 0));
             }
             let mut calls: Vec<u64> = (0..200)
                 .map(|_| match done.blocking_recv() {

@@ -176,7 +176,7 @@ fn main() {
         .expect("a runtime");
     let mut quiet = None;
     let greeds = [
-        "burn", "steps", "fill", "lists", "answers", "parts", "changes", "loop",
+        "burn", "spikes", "steps", "fill", "lists", "answers", "parts", "changes", "loop",
     ];
     // `cargo bench … -- lists` measures this greed alone.
     let named: Vec<String> = std::env::args().collect();

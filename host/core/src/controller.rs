@@ -111,6 +111,8 @@ pub enum Output {
         /// Whether the call is expected to hold a thread for more than a millisecond. If there are several threads,
         /// long calls leave one of them free for short calls.
         is_long: bool,
+        /// The tenant queue for which the call is made. Calls for the lease are made for none.
+        tenant_queue: Option<Arc<str>>,
         /// The pass that waits for the reply, if a pass does.
         pass: Option<PassId>,
     },

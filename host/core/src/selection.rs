@@ -93,7 +93,10 @@ fn parsed<T>(text: Option<&str>, parse: impl Fn(&str) -> Option<T>) -> Result<Op
 
 /// The labels of an object, as [`Selection::selects`] takes them.
 pub(crate) fn labels(object: &Object) -> Value {
-    serde_json::from_str(object.labels()).unwrap_or_default()
+    match object.labels() {
+        "" => Value::Null,
+        labels => serde_json::from_str(labels).unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use polity_sdk::{cluster, join};
 pub enum Greed {
     /// Computes for as long as a step may.
     Burn,
+    /// Computes for as long as a step may, but only in every twenty-fifth object. So it looks cheap most of the time.
+    Spikes,
     /// Computes and asks one more question, ten times.
     Steps,
     /// Fills the memory of a step.
@@ -50,6 +52,16 @@ impl Greed {
     pub async fn take<P: Kind, C>(self, cx: &Context<P, C>) {
         match self {
             Greed::Burn => burn(ROUNDS),
+            Greed::Spikes => {
+                let name = &cx.object().metadata().name;
+                let number = name
+                    .rsplit('-')
+                    .next()
+                    .and_then(|number| number.parse::<u64>().ok());
+                if number.is_some_and(|number| number.is_multiple_of(25)) {
+                    burn(ROUNDS);
+                }
+            }
             Greed::Steps => {
                 for n in 0..10 {
                     burn(ROUNDS / 10);

@@ -117,6 +117,7 @@ impl Controller {
         reservation: Option<Reservation>,
     ) {
         let is_long = reservation.as_ref().is_some_and(Reservation::is_long);
+        let tenant_queue = reservation.as_ref().map(|place| place.tenant_queue().clone());
         let pass = match &target {
             Target::Pass(pass, _) => Some(*pass),
             _ => None,
@@ -126,6 +127,7 @@ impl Controller {
             id,
             call,
             is_long,
+            tenant_queue,
             pass,
         });
     }

@@ -21,7 +21,7 @@ use crate::render::Render;
 /// Steps of at least this fuel are long: about a millisecond. Long steps leave one thread free for short ones.
 const LONG: u64 = 1_000_000;
 /// The smallest fuel that a step is charged with. It limits how many steps are sent to the threads at once: there
-/// they run in order of arrival, without fairness between tenant queues.
+/// tenant queues take turns, whatever they have spent.
 const SHORTEST: u64 = 20_000;
 /// The fuel charged for a byte that is copied into a policy or out of it.
 const PER_BYTE: u64 = 2;
@@ -30,6 +30,9 @@ const PER_BYTE: u64 = 2;
 const SHORT_TEXT: u64 = 64 << 10;
 /// Answers for which less is read are rendered at once in any case: a thread takes longer to wake.
 const TINY_TEXT: u64 = 2 << 10;
+/// The expected cost falls by this part with each step that takes less. So a tenant queue that takes a long step once in
+/// a hundred gets no more than one of them at a time: two would leave no thread to the others.
+const REMEMBERS: u64 = 64;
 /// A room with more tenant queues than this forgets those that are idle.
 const REMEMBERED: usize = 1_024;
 
@@ -92,10 +95,16 @@ pub(crate) struct Reservation {
     size: u64,
     /// The virtual time that the tenant queue was charged in advance.
     charged: u64,
+    /// Whether this is what the steps before took. Then its real cost is what the next step may take.
+    is_guess: bool,
     is_long: bool,
 }
 
 impl Reservation {
+    pub(super) fn tenant_queue(&self) -> &Arc<str> {
+        &self.queue
+    }
+
     /// Whether the call is expected to hold a thread for long.
     pub(super) fn is_long(&self) -> bool {
         self.is_long
@@ -469,6 +478,7 @@ impl Places {
             queue: name.clone(),
             size,
             charged,
+            is_guess: cost.is_none(),
             is_long,
         }
     }
@@ -481,10 +491,8 @@ impl Places {
         };
         queue.in_use = queue.in_use.saturating_sub(reservation.size);
         if let Some(cost) = cost {
-            if reservation.room == Room::Threads && cost > 0 {
-                // The expected cost falls slowly. A short step between two long ones does not make the next step
-                // short.
-                queue.expected = cost.max(queue.expected / 4 * 3);
+            if reservation.room == Room::Threads && reservation.is_guess && cost > 0 {
+                queue.expected = cost.max(queue.expected - queue.expected / REMEMBERS);
             }
             let corrected = |spent: u64| spent.saturating_sub(reservation.charged).saturating_add(cost);
             self.charge(&reservation.queue, corrected);
@@ -643,17 +651,40 @@ mod tests {
     }
 
     #[test]
-    fn one_short_step_does_not_hide_that_a_tenant_queue_takes_long_ones() {
+    fn short_steps_do_not_hide_that_a_tenant_queue_takes_long_ones() {
         let mut house = House::of(Room::Threads, sizes(3));
         // What took nothing at all says nothing of the next.
-        for (cost, expected) in [(4 * LONG, 4 * LONG), (0, 4 * LONG), (1, 3 * LONG)] {
+        for (cost, expected) in [(4 * LONG, 4 * LONG), (0, 4 * LONG), (1, 4 * LONG / 64 * 63)] {
             house.come("a", 1);
             let reservation = house.begin().remove(0);
             house.end(reservation, cost);
             assert_eq!(house.rooms.rooms[&house.room].queues["a"].expected, expected);
         }
+        for _ in 0..80 {
+            house.come("a", 1);
+            let reservation = house.begin().remove(0);
+            assert!(reservation.is_long);
+            house.end(reservation, 1);
+        }
+    }
+
+    #[test]
+    fn what_is_rendered_says_nothing_of_the_next_step() {
+        let mut house = House::of(Room::Threads, sizes(2));
         house.come("a", 1);
-        assert!(house.begin()[0].is_long);
+        let reservation = house.begin().remove(0);
+        house.end(reservation, 4 * LONG);
+        let waiter = Waiter::Call {
+            target: Target::Nobody,
+            call: Box::new(Call::Render(Box::new(render(1, 1)))),
+            longest: Duration::from_millis(1),
+        };
+        house
+            .rooms
+            .enqueue(&house.room, &"a".into(), &house.binding, waiter);
+        let reservation = house.begin().remove(0);
+        house.end(reservation, 9);
+        assert_eq!(house.rooms.rooms[&house.room].queues["a"].expected, 4 * LONG);
     }
 
     #[test]
