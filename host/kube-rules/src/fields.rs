@@ -3,6 +3,7 @@
 //! Nothing is trimmed: a space belongs to the field or value in which it stands. Which fields of a kind can
 //! be selected is for the server to decide.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use serde_json::Value;
@@ -58,8 +59,11 @@ impl FieldSelector {
 
     /// Whether the fields of an object meet every requirement.
     pub fn matches(&self, object: &Value) -> bool {
-        let at = |path: &str| path.split('.').try_fold(object, |value, part| value.get(part));
-        self.is_met(|path| at(path).cloned())
+        let is_met = |requirement: &Requirement| {
+            let is_same = text_of(object, &requirement.field) == requirement.value;
+            is_same == requirement.is_equal
+        };
+        self.0.iter().all(is_met)
     }
 
     /// Whether the fields of an object, given as its text, meet every requirement.
@@ -67,15 +71,6 @@ impl FieldSelector {
         // One reading finds all fields, however many there are.
         let fields = self.0.iter().map(|requirement| requirement.field.as_str());
         self.matches(&text::tree(&text::projection(object, fields.chain(KIND))))
-    }
-
-    /// Whether every requirement is met; `at` returns the value at a dotted path.
-    fn is_met(&self, at: impl Fn(&str) -> Option<Value>) -> bool {
-        let is_met = |requirement: &Requirement| {
-            let is_same = text_of(&at, &requirement.field) == requirement.value;
-            is_same == requirement.is_equal
-        };
-        self.0.iter().all(is_met)
     }
 }
 
@@ -155,12 +150,16 @@ fn unescaped(value: &str) -> Option<String> {
 }
 
 /// The text of a field, which selectors compare.
-fn text_of(at: &impl Fn(&str) -> Option<Value>, field: &str) -> String {
-    match at(field) {
-        None | Some(Value::Null) => absent(at, field).to_owned(),
-        Some(Value::String(text)) => text,
-        Some(other) => other.to_string(),
+fn text_of<'o>(object: &'o Value, field: &str) -> Cow<'o, str> {
+    match at(object, field) {
+        None | Some(Value::Null) => absent(object, field).into(),
+        Some(Value::String(text)) => text.into(),
+        Some(other) => other.to_string().into(),
     }
+}
+
+fn at<'o>(object: &'o Value, path: &str) -> Option<&'o Value> {
+    path.split('.').try_fold(object, |value, part| value.get(part))
 }
 
 /// The fields that [`absent`] reads beside those of the selector.
@@ -168,14 +167,13 @@ const KIND: [&str; 2] = ["apiVersion", "kind"];
 
 /// The text of a missing field. It is empty, but for flags of builtin kinds, which count as `false`
 /// (kube-apiserver, the `ToSelectableFields` of Node and Pod).
-fn absent(at: &impl Fn(&str) -> Option<Value>, field: &str) -> &'static str {
+fn absent(object: &Value, field: &str) -> &'static str {
     let kind = match field {
         "spec.unschedulable" => "Node",
         "spec.hostNetwork" => "Pod",
         _ => return "",
     };
-    let is = |path: &str, wanted: &str| at(path).is_some_and(|value| value == wanted);
-    match is("apiVersion", "v1") && is("kind", kind) {
+    match object["apiVersion"] == "v1" && object["kind"] == kind {
         true => "false",
         false => "",
     }
