@@ -1,0 +1,764 @@
+//! Tests of the rows of [`Asking`], and of single answers.
+
+use super::*;
+use crate::call::WatchEvent;
+use crate::contract::{ListQuery, ObjectRef};
+use crate::key::PassId;
+use crate::object::{Object, ResourceVersion};
+use crate::reconcile::fixture::{Fixture, answer, ask, config_map, failure, found, get};
+use crate::reconcile::{Dependency, Moved, Report};
+use crate::render::Render;
+use crate::selection::Selection;
+use serde_json::{Value, json};
+
+/// The answers in the journal when the policy is called again.
+fn journal(commands: &[Command]) -> Option<Vec<Result<Json, Failure>>> {
+    commands.iter().find_map(|command| match command {
+        Command::Call {
+            call: Call::Step { pass, .. },
+            ..
+        } => Some(pass.journal.iter().map(|entry| entry.answer.clone()).collect()),
+        _ => None,
+    })
+}
+
+fn code(commands: &[Command]) -> Option<Code> {
+    let journal = journal(commands)?;
+    journal[0].as_ref().err().map(|failure| failure.code)
+}
+
+fn config_maps() -> Scope {
+    Scope {
+        kind: crate::contract::Kind {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+        },
+        namespace: Some("default".into()),
+        name: None,
+        node: None,
+        fields: Vec::new(),
+    }
+}
+
+fn listed(fixture: &mut Fixture, objects: Vec<Value>) {
+    fixture.cache.open(&config_maps());
+    let objects = objects.into_iter().map(Object::new).collect();
+    let version = ResourceVersion(9);
+    fixture
+        .cache
+        .observe(&config_maps(), WatchEvent::Listed { objects, version });
+}
+
+fn site(data: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"value": data},
+        "metadata": {"namespace": "default", "name": "site", "uid": "s", "resourceVersion": "5"}})
+}
+
+#[test]
+fn what_a_watch_knows_is_answered_at_once_and_depended_on() {
+    let mut fixture = Fixture::new();
+    listed(&mut fixture, vec![site("v")]);
+    let (_, commands) = fixture.requests(vec![config_map(false)]);
+    let journal = journal(&commands).expect("the policy is called again");
+    assert!(
+        journal[0].as_ref().is_ok_and(|json| json.contains("\"v\"")),
+        "{journal:?}"
+    );
+    assert_eq!(fixture.work.dependencies.len(), 1);
+    assert!(fixture.work.looked_at.contains(&config_maps()));
+}
+
+#[test]
+fn a_pass_that_looks_at_a_watch_says_so_once_and_as_long_as_it_is_not_open_each_time() {
+    let watches = |commands: &[Command]| {
+        let is_watch = |command: &&Command| matches!(command, Command::Watch(_));
+        commands.iter().filter(is_watch).count()
+    };
+    for (is_open, count) in [(true, 1), (false, 3)] {
+        let mut fixture = Fixture::new();
+        if is_open {
+            listed(&mut fixture, vec![site("v")]);
+        }
+        let asks = ["b", "c", "d"].map(labelled);
+        let (_, commands) = fixture.requests(asks.to_vec());
+        assert_eq!(watches(&commands), count, "{commands:?}");
+    }
+}
+
+#[test]
+fn a_watch_that_has_not_listed_is_waited_for_and_not_found_is_said_only_by_one_that_has() {
+    let mut fixture = Fixture::new();
+    let (flow, commands) = fixture.requests(vec![config_map(false)]);
+    let awaits = |command: &Command| matches!(command, Command::AwaitList { slot: 0, .. });
+    assert!(commands.iter().any(awaits), "{commands:?}");
+    listed(&mut fixture, vec![]);
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::Listed(0));
+    assert_eq!(code(&commands), Some(Code::NotFound));
+    assert_eq!(
+        fixture.work.dependencies.len(),
+        1,
+        "one that comes enqueues the key"
+    );
+}
+
+#[test]
+fn a_watch_that_never_lists_says_why() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![config_map(false)]);
+    fixture.cache.open(&config_maps());
+    let forbidden = WatchEvent::Failed("configmaps is forbidden".into());
+    fixture.cache.observe(&config_maps(), forbidden);
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
+    let journal = journal(&commands).expect("the policy is called again");
+    let failure = journal[0].as_ref().expect_err("it cannot be said");
+    assert_eq!(failure.code, Code::Unavailable);
+    assert!(failure.message.ends_with("configmaps is forbidden"), "{failure}");
+}
+
+#[test]
+fn latest_reads_through_and_an_answer_that_does_not_come_in_time_is_said() {
+    let mut fixture = Fixture::new();
+    listed(&mut fixture, vec![site("old")]);
+    let (flow, _) = fixture.requests(vec![config_map(true)]);
+    let (_, commands) = fixture.go_on(flow, found(Ok(site("new"))));
+    let new = journal(&commands).expect("the policy is called again");
+    assert!(
+        new[0].as_ref().is_ok_and(|json| json.contains("\"new\"")),
+        "{new:?}"
+    );
+    let (flow, _) = fixture.requests(vec![config_map(true)]);
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
+    assert_eq!(code(&commands), Some(Code::DeadlineExceeded));
+}
+
+#[test]
+fn a_failure_to_look_is_no_not_found_and_nothing_depends_on_it() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![config_map(true)]);
+    let (_, commands) = fixture.go_on(flow, found(Err(failure(Code::Unavailable))));
+    assert_eq!(code(&commands), Some(Code::Unavailable));
+    assert!(fixture.work.dependencies.is_empty());
+}
+
+#[test]
+fn the_policy_waits_for_every_answer_and_each_question_is_asked_once() {
+    let mut fixture = Fixture::new();
+    let (flow, commands) = fixture.requests(vec![get(), config_map(true), get()]);
+    let asked = commands.iter().filter(|c| {
+        matches!(
+            c,
+            Command::Call {
+                call: Call::Cloud(_) | Call::Read(_),
+                ..
+            }
+        )
+    });
+    assert_eq!(asked.count(), 2, "{commands:?}");
+    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Reply(1, Reply::objects(Ok(site("v")))));
+    assert_eq!(journal(&commands), None);
+    let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
+    assert_eq!(journal(&commands).map(|journal| journal.len()), Some(2));
+}
+
+#[test]
+fn what_is_not_granted_is_refused_and_said_of_the_binding() {
+    let mut fixture = Fixture::new();
+    let secret = ask(Question::Secret(ObjectRef {
+        cluster: None,
+        kind: crate::contract::Kind {
+            api_version: "v1".into(),
+            kind: "Secret".into(),
+        },
+        namespace: Some("default".into()),
+        name: "s".into(),
+    }));
+    let (_, commands) = fixture.requests(vec![secret]);
+    assert_eq!(code(&commands), Some(Code::PermissionDenied));
+    assert!(
+        commands
+            .iter()
+            .any(|c| matches!(c, Command::Report(Report::Ungranted(_))))
+    );
+    let plan = "{}".into();
+    let (_, commands) = fixture.requests(vec![ask(Question::Credential(plan))]);
+    assert_eq!(
+        code(&commands),
+        Some(Code::PermissionDenied),
+        "credentials are for identities"
+    );
+}
+
+#[test]
+fn a_lock_is_held_by_the_pass_that_took_it_and_busy_for_every_other() {
+    let one = || ask(Question::Lock("one".into()));
+    let said = |commands: &[Command]| journal(commands).map(|journal| journal[0].clone());
+    let mut fixture = Fixture::new();
+    let (_, commands) = fixture.requests(vec![one()]);
+    assert_eq!(said(&commands), Some(Ok("\"held\"".into())));
+    assert!(
+        commands
+            .iter()
+            .any(|c| matches!(c, Command::Lock(name) if name == "one"))
+    );
+    let (binding, tenant) = (fixture.frame.key.binding.clone(), fixture.frame.tenant.clone());
+    fixture.locks.take(&binding, &tenant, "one", PassId(7));
+    let (_, commands) = fixture.requests(vec![one()]);
+    assert_eq!(said(&commands), Some(Ok("\"busy\"".into())));
+    assert!(!commands.iter().any(|c| matches!(c, Command::Lock(_))));
+}
+
+#[test]
+fn an_answer_that_is_larger_than_the_room_is_refused() {
+    for (limit, refused) in [(16, false), (15, true)] {
+        for of_answer in [true, false] {
+            let mut fixture = Fixture::new();
+            fixture.bind(|binding| {
+                let limits = &mut binding.spec.limits;
+                *(if of_answer {
+                    &mut limits.answer
+                } else {
+                    &mut limits.journal
+                }) = limit + 1_000 * u64::from(!of_answer);
+            });
+            let (flow, _) = fixture.requests(vec![get()]);
+            // `{"a":"xxxxxxxx"}` has 16 bytes.
+            let text = "x".repeat(8 + 1_000 * usize::from(!of_answer));
+            let (_, commands) = fixture.go_on(flow, answer(Ok(json!({"a": text}))));
+            let expected = refused.then_some(Code::ResourceExhausted);
+            assert_eq!(code(&commands), expected, "{limit} {of_answer}");
+        }
+    }
+}
+
+/// A list of ConfigMaps that a label selects.
+fn labelled(label: &str) -> Request {
+    ask(Question::Objects(ListQuery {
+        namespace: Some("default".into()),
+        label_selector: Some(format!("a={label}")),
+        ..ListQuery::all(config_maps().kind)
+    }))
+}
+
+fn many(fixture: &mut Fixture, count: usize) {
+    let objects = (0..count).map(|number| {
+        let mut one = site(&format!("s-{number:04}"));
+        one["metadata"]["name"] = json!(format!("s-{number:04}"));
+        one["metadata"]["labels"] = json!({"a": "b"});
+        Object::new(one)
+    });
+    let version = ResourceVersion(1);
+    let listed = WatchEvent::Listed {
+        objects: objects.collect(),
+        version,
+    };
+    fixture.cache.open(&config_maps());
+    fixture.cache.observe(&config_maps(), listed);
+}
+
+fn renders(commands: &[Command]) -> Vec<(usize, &Render)> {
+    let calls = commands.iter().filter_map(|command| match command {
+        Command::Call {
+            slot,
+            call: Call::Render(render),
+            ..
+        } => Some((*slot, &**render)),
+        _ => None,
+    });
+    calls.collect()
+}
+
+#[test]
+fn a_long_list_is_rendered_by_a_thread_and_a_short_one_at_once() {
+    for (count, by_thread) in [(16, 0), (17, 1)] {
+        let mut fixture = Fixture::new();
+        many(&mut fixture, count);
+        let (_, commands) = fixture.requests(vec![labelled("b")]);
+        assert_eq!(renders(&commands).len(), by_thread, "{count}");
+    }
+}
+
+/// A question for a part of the ConfigMap.
+fn part(latest: bool, path: &str) -> Request {
+    let Request::Ask(mut asked) = config_map(latest) else {
+        panic!("a question")
+    };
+    if let Question::Object(query) = &mut asked.question {
+        query.projection = vec![path.into()];
+    }
+    Request::Ask(asked)
+}
+
+#[test]
+fn a_part_of_a_large_object_is_rendered_by_a_thread_and_the_whole_of_it_is_shared() {
+    let (large, whole) = ("x".repeat(100_000), config_map(false));
+    for (asked, data, by_thread) in [
+        (part(false, "data.none"), "v", 0),
+        (part(false, "data.none"), &large, 1),
+        (whole, &large, 0),
+        (part(true, "data.none"), "v", 0),
+        (part(true, "data.none"), &large, 1),
+        // The cache does not hold it, so it would be held for the thread alone.
+        (part(true, "data.newer"), &large, 0),
+    ] {
+        let mut fixture = Fixture::new();
+        listed(&mut fixture, vec![site(data)]);
+        let (mut flow, mut commands) = fixture.requests(vec![asked.clone()]);
+        if commands.iter().any(|command| {
+            matches!(
+                command,
+                Command::Call {
+                    call: Call::Read(_),
+                    ..
+                }
+            )
+        }) {
+            let mut read = site(data);
+            if asked == part(true, "data.newer") {
+                crate::merge::apply(&json!({"metadata": {"resourceVersion": "6"}}), &mut read);
+            }
+            (flow, commands) = fixture.go_on(flow, found(Ok(read)));
+        }
+        let rendered: Vec<Rendered> = renders(&commands)
+            .iter()
+            .map(|(_, render)| render.run())
+            .collect();
+        assert_eq!(rendered.len(), by_thread, "{asked:?}");
+        if let Some(rendered) = rendered.into_iter().next() {
+            (_, commands) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Rendered(rendered)));
+        }
+        let journal = journal(&commands).expect("the policy is called again");
+        assert!(
+            journal[0].as_ref().is_ok_and(|json| json.contains("site")),
+            "{journal:?}"
+        );
+        assert_eq!(fixture.work.dependencies.len(), 1);
+    }
+}
+
+#[test]
+fn of_many_parts_of_an_object_the_event_loop_renders_few_and_a_thread_the_others() {
+    let mut fixture = Fixture::new();
+    listed(&mut fixture, vec![site(&"x".repeat(10_000))]);
+    let parts: Vec<Request> = (0..20).map(|n| part(false, &format!("data.part-{n}"))).collect();
+    let (mut flow, mut commands) = fixture.requests(parts.clone());
+    let mut by_thread = 0;
+    while let [(slot, render)] = renders(&commands)[..] {
+        by_thread += 1;
+        let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
+        (flow, commands) = fixture.go_on(flow, rendered);
+    }
+    assert_eq!(
+        journal(&commands).map(|journal| journal.len()),
+        Some(20),
+        "{flow:?}"
+    );
+    // Six at once, and six after each that a thread renders.
+    assert_eq!(by_thread, 2);
+    // So it is when the next pass is prepared with them.
+    fixture.frame.last.used = fixture.work.dependencies.clone().into_iter().collect();
+    let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+    assert_eq!(renders(&commands).len(), 1);
+}
+
+#[test]
+fn a_list_that_no_thread_renders_in_time_is_said_to_be_late() {
+    let mut fixture = Fixture::new();
+    many(&mut fixture, 40);
+    let (flow, commands) = fixture.requests(vec![labelled("b")]);
+    assert_eq!(renders(&commands).len(), 1);
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
+    assert_eq!(code(&commands), Some(Code::DeadlineExceeded));
+}
+
+#[test]
+fn long_lists_of_a_step_are_rendered_one_after_another_in_the_room_that_is_left() {
+    let mut fixture = Fixture::new();
+    fixture.bind(|binding| binding.spec.limits.journal = 15_000);
+    many(&mut fixture, 40);
+    let labels = ["b", "b,a!=x", "b,a!=y", "b,a!=z"];
+    let (mut flow, mut commands) = fixture.requests(labels.map(labelled).to_vec());
+    let mut rooms = Vec::new();
+    while let [(slot, render)] = renders(&commands)[..] {
+        rooms.push(render.limit);
+        let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
+        (flow, commands) = fixture.go_on(flow, rendered);
+    }
+    assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+    assert!(rooms.is_sorted_by(|a, b| a > b || *a < 4_000), "{rooms:?}");
+    let journal = journal(&commands).expect("the policy is called again");
+    let bytes: usize = journal.iter().flatten().map(|json| json.len()).sum();
+    assert!(bytes <= 15_000, "{bytes}");
+    let refused = journal.iter().filter(|answer| answer.is_err()).count();
+    assert_eq!(refused, 2, "two of four fit");
+}
+
+#[test]
+fn what_there_is_no_room_for_is_not_even_looked_at() {
+    let mut fixture = Fixture::new();
+    fixture.bind(|binding| binding.spec.limits.answer = 0);
+    many(&mut fixture, 40);
+    let (_, commands) = fixture.requests(vec![labelled("b")]);
+    assert!(renders(&commands).is_empty(), "{commands:?}");
+    assert_eq!(code(&commands), Some(Code::ResourceExhausted));
+}
+
+#[test]
+fn a_long_list_that_the_last_pass_used_is_rendered_before_the_first_step() {
+    let mut fixture = Fixture::new();
+    many(&mut fixture, 40);
+    let Request::Ask(asked) = labelled("b") else {
+        panic!("a question")
+    };
+    let grant = fixture
+        .frame
+        .binding
+        .spec
+        .grants
+        .iter()
+        .find_map(|grant| match grant {
+            crate::binding::Grant::Ask(grant) if grant.kind == "ConfigMap" => Some(grant.clone()),
+            _ => None,
+        });
+    let selection = Selection::of(&asked.question).expect("selectors");
+    let dependency = Dependency::new(grant.expect("a grant").into(), config_maps(), selection);
+    fixture.frame.last.used = [((Role::Lifecycle, asked.question), dependency)].into();
+    let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+    let [(slot, render)] = renders(&commands)[..] else {
+        panic!("{commands:?}")
+    };
+    let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
+    let (flow, commands) = fixture.go_on(flow, rendered);
+    assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+    assert_eq!(journal(&commands).map(|journal| journal.len()), Some(1));
+}
+
+#[test]
+fn a_pass_asks_so_many_questions_about_objects_and_no_more() {
+    let mut fixture = Fixture::new();
+    fixture.bind(|binding| binding.spec.limits.dependencies = 2);
+    many(&mut fixture, 1);
+    let labels = ["b", "b,a!=x", "b,a!=y"];
+    let mut requests = labels.map(labelled).to_vec();
+    requests.push(config_map(false));
+    let (_, commands) = fixture.requests(requests);
+    let journal = journal(&commands).expect("the policy is called again");
+    let refused = |answer: &Result<Json, Failure>| {
+        answer
+            .as_ref()
+            .is_err_and(|failure| failure.code == Code::ResourceExhausted)
+    };
+    let refused = journal.iter().filter(|answer| refused(answer)).count();
+    assert_eq!(refused, 2, "{journal:?}");
+}
+
+#[test]
+fn questions_whose_watches_have_not_listed_count_among_those_of_their_pass() {
+    let mut fixture = Fixture::new();
+    fixture.bind(|binding| binding.spec.limits.dependencies = 2);
+    let labels = ["b", "b,a!=x", "b,a!=y"];
+    let (flow, _) = fixture.requests(labels.map(labelled).to_vec());
+    many(&mut fixture, 1);
+    let (flow, _) = fixture.go_on(flow, PhaseEvent::Listed(0));
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::Listed(1));
+    let journal = journal(&commands).expect("the policy is called again");
+    let codes = journal
+        .iter()
+        .map(|answer| answer.as_ref().err().map(|failure| failure.code));
+    assert_eq!(
+        codes.collect::<Vec<_>>(),
+        [None, None, Some(Code::ResourceExhausted)]
+    );
+}
+
+#[test]
+fn a_tenant_that_has_as_many_watches_as_it_may_opens_no_more() {
+    let pods_of = |node: usize| {
+        let kind = crate::contract::Kind {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+        };
+        ask(Question::Objects(ListQuery {
+            field_selector: Some(format!("spec.nodeName=node-{node}")),
+            ..ListQuery::all(kind)
+        }))
+    };
+    let mut fixture = Fixture::new();
+    let grants = json!([{"ask": {"apiVersion": "v1", "kind": "Pod", "namespaces": ["*"]}}]);
+    let grants = serde_json::from_value(grants).expect("grants");
+    fixture.bind(|binding| *binding = binding.clone().with_grants(grants));
+    let queue = fixture.frame.tenant_queue.clone();
+    let scope = |node: usize| Scope {
+        node: Some(format!("node-{node}")),
+        kind: crate::contract::Kind {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+        },
+        namespace: None,
+        ..config_maps()
+    };
+    let mut node = 0;
+    while fixture.watches.has_room(&queue, 2) {
+        fixture.cache.open(&scope(node));
+        fixture.watches.open(&scope(node), &queue);
+        node += 1;
+    }
+    let requests = [0, 9_001, 9_002, 9_003].map(pods_of);
+    let (flow, commands) = fixture.requests(requests.to_vec());
+    let watched = |command: &Command| match command {
+        Command::Watch(scope) => scope.node.clone(),
+        _ => None,
+    };
+    let watched: Vec<String> = commands.iter().filter_map(watched).collect();
+    assert_eq!(watched, ["node-0", "node-9001", "node-9002"]);
+    let (flow, _) = fixture.go_on(flow, PhaseEvent::Cut(0));
+    let (flow, _) = fixture.go_on(flow, PhaseEvent::Cut(1));
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(2));
+    let journal = journal(&commands).expect("the policy is called again");
+    let failure = journal[3].as_ref().expect_err("it is one too many");
+    assert_eq!(failure.code, Code::ResourceExhausted);
+    assert!(failure.message.starts_with("Pod on node-9003: "), "{failure}");
+}
+
+#[test]
+fn after_a_list_that_does_not_fit_the_next_ones_are_not_rendered() {
+    let mut fixture = Fixture::new();
+    fixture.bind(|binding| binding.spec.limits.journal = 9_000);
+    many(&mut fixture, 40);
+    let requests = (0..12).map(|n| labelled(&format!("b,a!=x{n}"))).collect();
+    let (mut flow, mut commands) = fixture.requests(requests);
+    let mut rendered = 0;
+    while let [(slot, render)] = renders(&commands)[..] {
+        rendered += 1;
+        let reply = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
+        (flow, commands) = fixture.go_on(flow, reply);
+    }
+    assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+    assert!(rendered < 5, "{rendered} lists were rendered");
+}
+
+#[test]
+fn a_pass_of_a_tenant_that_holds_too_much_waits_until_others_hold_less() {
+    let mut fixture = Fixture::new();
+    listed(&mut fixture, vec![site("v")]);
+    let tenant_queue = fixture.frame.tenant_queue.clone();
+    for pass in [PassId(0), fixture.frame.id] {
+        fixture.journals.begin(&tenant_queue, pass);
+    }
+    fixture.journals.hold(&tenant_queue, PassId(0), 64 << 20, false);
+    let (flow, commands) = fixture.requests(vec![config_map(false)]);
+    let waits = |command: &Command| matches!(command, Command::Hold { waits: true, .. });
+    assert!(commands.iter().any(waits), "{commands:?}");
+    fixture.journals.end(&tenant_queue, PassId(0));
+    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
+    assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
+    assert!(!commands.iter().any(waits), "{commands:?}");
+}
+
+#[test]
+fn an_answer_that_read_through_enters_the_cache() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![config_map(true)]);
+    let (_, commands) = fixture.go_on(flow, found(Ok(site("s"))));
+    assert!(
+        commands
+            .iter()
+            .any(|command| matches!(command, Command::Saw { .. })),
+        "{commands:?}"
+    );
+}
+
+#[test]
+fn a_list_that_reads_through_is_asked_for_no_more_than_the_grant_reaches() {
+    let mut fixture = Fixture::new();
+    let query = ListQuery {
+        label_selector: Some("a=b".into()),
+        limit: 1,
+        latest: true,
+        ..ListQuery::all(config_maps().kind)
+    };
+    let (flow, commands) = fixture.requests(vec![ask(Question::Objects(query))]);
+    let read = commands.iter().find_map(|command| match command {
+        Command::Call {
+            call: Call::Read(Question::Objects(query)),
+            ..
+        } => Some((query.namespace.as_deref(), query.limit)),
+        _ => None,
+    });
+    assert_eq!(read, Some((Some("default"), 0)));
+    let labelled = |name: &str| {
+        let mut object = site(name);
+        object["metadata"]["labels"] = json!({"a": "b"});
+        object
+    };
+    let mut elsewhere = labelled("b");
+    elsewhere["metadata"]["namespace"] = json!("other");
+    let (_, commands) = fixture.go_on(flow, found(Ok(json!([labelled("a"), elsewhere]))));
+    let journal = journal(&commands).expect("the policy is called again");
+    let text = journal[0].as_ref().expect("one is no more than one");
+    assert!(text.contains("default") && !text.contains("other"), "{text}");
+}
+
+#[test]
+fn an_event_that_no_question_waits_for_is_a_defect() {
+    let answered = |slot| PhaseEvent::Reply(slot, Reply::Answer(Ok(json!({}))));
+    let read = |slot| PhaseEvent::Reply(slot, Reply::objects(Ok(json!([]))));
+    let rendered = |slot| PhaseEvent::Reply(slot, Reply::Rendered(Rendered::failed(failure(Code::Internal))));
+    // The first question is answered, the second is read, and the third waits for its watch.
+    for (event, fits) in [
+        (answered(1), true),
+        (PhaseEvent::Cut(1), true),
+        (PhaseEvent::Listed(2), true),
+        (PhaseEvent::Cut(2), true),
+        (answered(0), false),
+        (answered(2), false),
+        (answered(3), false),
+        (read(0), false),
+        (read(2), false),
+        (rendered(1), false),
+        (rendered(3), false),
+        (PhaseEvent::Listed(0), false),
+        (PhaseEvent::Listed(1), false),
+        (PhaseEvent::Listed(3), false),
+        (PhaseEvent::Cut(0), false),
+        (PhaseEvent::Cut(3), false),
+        (PhaseEvent::Opened, false),
+    ] {
+        let mut fixture = Fixture::new();
+        let lock = ask(Question::Lock("one".into()));
+        let (flow, _) = fixture.requests(vec![lock, get(), labelled("b")]);
+        let told = format!("{event:?}");
+        let (flow, _) = fixture.go_on(flow, event);
+        assert_eq!(matches!(flow, Flow::Bug(_)), !fits, "{told}: {flow:?}");
+    }
+}
+
+#[test]
+fn an_event_that_fits_no_row_is_a_defect() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![get()]);
+    let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
+    assert!(
+        matches!(&flow, Flow::Bug(what) if what.starts_with("Asking got Opened")),
+        "{flow:?}"
+    );
+}
+
+#[test]
+fn a_read_that_is_older_than_what_a_watch_showed_is_looked_at_again() {
+    for (read, is_news) in [("4", true), ("5", false), ("6", false)] {
+        let mut fixture = Fixture::new();
+        listed(&mut fixture, vec![site("v")]);
+        let (flow, _) = fixture.requests(vec![config_map(true)]);
+        let mut older = site("v");
+        crate::merge::apply(&json!({"metadata": {"resourceVersion": read}}), &mut older);
+        fixture.go_on(flow, found(Ok(older)));
+        let moved = fixture
+            .work
+            .dependencies
+            .values()
+            .map(|dependency| dependency.moved);
+        let expected = if is_news { Moved::SOMEHOW } else { Moved::default() };
+        assert_eq!(moved.collect::<Vec<_>>(), [expected], "version {read}");
+    }
+}
+
+#[test]
+fn what_the_last_pass_used_and_does_not_fit_any_more_is_left_to_be_asked_for() {
+    let Request::Ask(asked) = config_map(false) else {
+        panic!("a question")
+    };
+    let mut fixture = Fixture::new();
+    listed(&mut fixture, vec![site("v")]);
+    let look = fixture
+        .with(|context| Look::of(Role::Lifecycle, &asked.question, context))
+        .0;
+    let Look {
+        asked,
+        grant,
+        scope,
+        selection,
+    } = look.expect("it is granted");
+    let dependency = Dependency::new(grant, scope, selection);
+    let Request::Ask(latest) = config_map(true) else {
+        panic!("a question")
+    };
+    // Questions for the latest object, and questions of another role, are not prefetched.
+    fixture.frame.last.used = [
+        ((Role::Identity, asked.1.clone()), dependency.clone()),
+        (asked, dependency.clone()),
+        ((Role::Lifecycle, latest.question), dependency),
+    ]
+    .into();
+    let bytes = Object::new(site("v")).json().len() as u64;
+    for (limit, known) in [(bytes, 1), (bytes - 1, 0)] {
+        fixture.bind(|binding| binding.spec.limits.answer = limit);
+        let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        assert_eq!(
+            journal(&commands).map(|journal| journal.len()),
+            Some(known),
+            "{limit}"
+        );
+    }
+}
+
+#[test]
+fn what_an_api_server_does_not_have_is_not_found_and_depended_on() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.requests(vec![config_map(true)]);
+    let (_, commands) = fixture.go_on(flow, found(Err(failure(Code::NotFound))));
+    assert_eq!(code(&commands), Some(Code::NotFound));
+    assert_eq!(
+        fixture.work.dependencies.len(),
+        1,
+        "one that comes enqueues the key"
+    );
+}
+
+#[test]
+fn while_one_list_is_read_no_other_is_looked_at() {
+    let mut fixture = Fixture::new();
+    many(&mut fixture, 40);
+    let Request::Ask(mut latest) = labelled("b") else {
+        panic!("a question")
+    };
+    if let Question::Objects(query) = &mut latest.question {
+        query.latest = true;
+    }
+    let (flow, _) = fixture.requests(vec![Request::Ask(latest), labelled("b"), get()]);
+    let cloud = PhaseEvent::Reply(2, Reply::Answer(Ok(json!({}))));
+    let (flow, commands) = fixture.go_on(flow, cloud);
+    assert!(renders(&commands).is_empty(), "{commands:?}");
+    let (_, commands) = fixture.go_on(flow, found(Ok(json!([]))));
+    assert_eq!(renders(&commands).len(), 1);
+}
+
+#[test]
+fn while_one_list_is_rendered_no_other_is_looked_at() {
+    let mut fixture = Fixture::new();
+    many(&mut fixture, 40);
+    let (flow, commands) = fixture.requests(vec![labelled("b"), labelled("b,a!=x"), get()]);
+    let [(slot, render)] = renders(&commands)[..] else {
+        panic!("{commands:?}")
+    };
+    let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
+    let cloud = PhaseEvent::Reply(2, Reply::Answer(Ok(json!({}))));
+    let (flow, commands) = fixture.go_on(flow, cloud);
+    assert!(renders(&commands).is_empty(), "{commands:?}");
+    let (_, commands) = fixture.go_on(flow, rendered);
+    assert_eq!(renders(&commands).len(), 1);
+}
+
+#[test]
+fn a_question_that_is_being_read_counts_among_those_of_its_pass() {
+    let mut fixture = Fixture::new();
+    fixture.bind(|binding| binding.spec.limits.dependencies = 1);
+    many(&mut fixture, 1);
+    let (flow, _) = fixture.requests(vec![config_map(true), labelled("b")]);
+    let (_, commands) = fixture.go_on(flow, found(Ok(site("v"))));
+    let journal = journal(&commands).expect("the policy is called again");
+    let refused = journal[1].as_ref().err().map(|failure| failure.code);
+    assert_eq!(
+        (journal[0].is_ok(), refused),
+        (true, Some(Code::ResourceExhausted))
+    );
+}
