@@ -215,11 +215,12 @@ impl Controller {
                 dependents.forget(tenant_queue, key);
             }
         }
-        for (place, used) in state.iter().flat_map(|state| state.last.used.iter()).enumerate() {
+        let Some(state) = state else { return };
+        for (place, used) in state.last.used.iter().enumerate() {
             let scope = &used.1.scope;
             let dependents = self.dependents.entry(scope.clone()).or_default();
             dependents.keys.insert(key.clone());
-            if state.is_some_and(|state| !state.uncompared.contains(scope)) {
+            if !state.uncompared.contains(scope) {
                 let of_queue = dependents.used.entry(tenant_queue.clone()).or_default();
                 of_queue.add(used, key, place);
             }
@@ -233,14 +234,15 @@ impl Controller {
             old == new && before.scope == now.scope && Arc::ptr_eq(&before.grant, &now.grant)
         };
         let is_current = |scope: &Scope| {
-            let of_queue = self.dependents.get(scope)?.used.get(&state.tenant_queue)?;
-            Some(of_queue.keys.get(key) == Some(&of_queue.round))
+            let dependents = self.dependents.get(scope);
+            let of_queue = dependents.and_then(|dependents| dependents.used.get(&state.tenant_queue));
+            of_queue.is_some_and(|of_queue| of_queue.keys.get(key) == Some(&of_queue.round))
         };
         let scopes: BTreeSet<&Scope> = used.iter().map(|(_, dependency)| &dependency.scope).collect();
         state.uncompared.is_empty()
             && old.len() == used.len()
             && old.iter().zip(used.iter()).all(is_same)
-            && scopes.into_iter().all(|scope| is_current(scope) == Some(true))
+            && scopes.into_iter().all(is_current)
     }
 
     /// Removes a key from the scopes that its ended pass asked for and whose answers it did not use, so that their
