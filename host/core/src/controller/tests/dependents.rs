@@ -691,3 +691,33 @@ fn a_change_that_is_not_compared_concerns_no_pass_that_uses_nothing_of_its_scope
     harness.shown(maps(), changed(102));
     assert_eq!(harness.controller.passes_in_flight(), 0);
 }
+
+#[test]
+fn a_pass_that_asks_the_same_after_a_change_that_was_not_compared_is_found_again() {
+    let mut harness = too_many_lists();
+    for version in 100..103 {
+        harness.shown(maps(), changed(version));
+        assert_eq!(harness.controller.passes_in_flight(), 40, "{version}");
+        conclude(&mut harness, &(0..200).collect::<Vec<_>>());
+        assert_eq!(harness.controller.passes_in_flight(), 0, "{version}");
+    }
+}
+
+#[test]
+fn a_pass_that_asks_something_else_is_found_by_that_and_no_more_by_what_the_last_one_asked() {
+    let labelled = |name: &str, version: u64, label: &str| {
+        let labels = json!({"metadata": {"labels": {"a": label}}, "data": {"x": version.to_string()}});
+        map(name, version, labels)
+    };
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(pending(vec![list("a=one")]));
+    harness.listed(maps(), vec![labelled("one", 2, "one"), labelled("two", 3, "two")]);
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    harness.shown(maps(), labelled("one", 4, "one"));
+    harness.step(pending(vec![list("a=two")]));
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![1]));
+    harness.shown(maps(), labelled("one", 5, "one"));
+    assert_eq!(harness.steps(), 0);
+    harness.shown(maps(), labelled("two", 6, "two"));
+    assert_eq!(harness.steps(), 1);
+}
