@@ -651,6 +651,18 @@ mod tests {
     }
 
     #[test]
+    fn short_steps_keep_no_long_one_waiting() {
+        let mut house = House::of(Room::Threads, sizes(2));
+        house.come("long", 1);
+        let reservation = house.begin().remove(0);
+        house.end(reservation, LONG);
+        house.come("short", 20);
+        assert!(house.begin().iter().all(|reservation| !reservation.is_long));
+        house.come("long", 1);
+        assert!(house.begin()[0].is_long);
+    }
+
+    #[test]
     fn short_steps_do_not_hide_that_a_tenant_queue_takes_long_ones() {
         let mut house = House::of(Room::Threads, sizes(3));
         // What took nothing at all says nothing of the next.

@@ -720,4 +720,9 @@ fn a_pass_that_asks_something_else_is_found_by_that_and_no_more_by_what_the_last
     assert_eq!(harness.steps(), 0);
     harness.shown(maps(), labelled("two", 6, "two"));
     assert_eq!(harness.steps(), 1);
+    // One more question after the same one.
+    harness.step(pending(vec![list("a=zero")]));
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
+    harness.shown(maps(), labelled("zero", 7, "zero"));
+    assert_eq!(harness.steps(), 1);
 }
