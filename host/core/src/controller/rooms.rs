@@ -815,14 +815,16 @@ mod tests {
     }
 
     #[test]
-    fn waiting_tenant_queues_are_remembered_and_idle_ones_are_not() {
+    fn tenant_queues_that_wait_or_hold_a_place_are_remembered_and_idle_ones_are_not() {
         let mut house = House::of(
             Room::Reads,
             RoomSizes {
-                reads: 1,
+                reads: 4,
                 ..RoomSizes::default()
             },
         );
+        house.come("holds a place", 1);
+        let held = house.begin();
         let count = REMEMBERED + 9;
         (0..count).for_each(|number| house.come(&format!("queue {number}"), 1));
         let mut served = 0;
@@ -830,8 +832,10 @@ mod tests {
             served += 1;
             house.end(reservation, 1);
         }
-        assert_eq!(served, count);
-        assert_eq!(house.rooms.rooms[&Room::Reads].queues.len(), REMEMBERED);
+        assert_eq!((served, held.len()), (count, 1));
+        let queues = &house.rooms.rooms[&Room::Reads].queues;
+        assert_eq!(queues.len(), REMEMBERED);
+        assert!(queues.contains_key("holds a place"));
     }
 
     /// An answer about so many objects of `bytes` bytes.

@@ -682,6 +682,20 @@ fn a_pass_that_cannot_be_compared_with_a_change_is_followed_by_one_other_however
 }
 
 #[test]
+fn of_too_many_passes_those_that_were_compared_with_a_change_have_another_one_too() {
+    let mut harness = too_many_lists();
+    harness.shown(maps(), changed(100));
+    let shown = map(
+        "one",
+        101,
+        json!({"data": {"x": "100"}, "metadata": {"annotations": {"no": "list"}}}),
+    );
+    harness.shown(maps(), shown);
+    conclude(&mut harness, &(0..200).collect::<Vec<_>>());
+    assert_eq!(harness.controller.passes_in_flight(), 40);
+}
+
+#[test]
 fn a_change_that_is_not_compared_concerns_no_pass_that_uses_nothing_of_its_scope() {
     let mut harness = too_many_lists();
     harness.shown(maps(), changed(100));
@@ -709,10 +723,15 @@ fn a_pass_that_asks_something_else_is_found_by_that_and_no_more_by_what_the_last
         let labels = json!({"metadata": {"labels": {"a": label}}, "data": {"x": version.to_string()}});
         map(name, version, labels)
     };
-    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
-    harness.step(pending(vec![list("a=one")]));
-    harness.listed(maps(), vec![labelled("one", 2, "one"), labelled("two", 3, "two")]);
-    harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    let both = ["m", "n"].map(|name| machine(name, 1, json!({})));
+    let mut harness = Harness::with(both.to_vec());
+    for (name, asked) in [("m", "a=one"), ("n", "a=three")] {
+        harness.step_of(name, pending(vec![list(asked)]));
+        if name == "m" {
+            harness.listed(maps(), vec![labelled("one", 2, "one"), labelled("two", 3, "two")]);
+        }
+        harness.step_of(name, conclusion(json!(null), Next::Settled(None), vec![0]));
+    }
     harness.shown(maps(), labelled("one", 4, "one"));
     harness.step(pending(vec![list("a=two")]));
     harness.step(conclusion(json!(null), Next::Settled(None), vec![1]));
