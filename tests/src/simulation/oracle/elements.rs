@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Rule, Verdict, ensure};
 use crate::simulation::store::Change;
@@ -71,7 +71,15 @@ pub(super) fn changed_elements(change: &Change) -> Vec<String> {
     };
     let (before, after) = (elements(&before.tree()), elements(&after.tree()));
     let differs = |(name, value): &(&String, &Value)| before.get(*name) != Some(*value);
-    let gone = before.keys().filter(|name| !after.contains_key(*name)).cloned();
+    // An empty object that is filled is there as before.
+    let is_filled = |name: &String, value: &Value| {
+        let below = format!("{name}.");
+        *value == json!({}) && after.keys().any(|name| name.starts_with(&below))
+    };
+    let gone = before.iter().filter(|(name, _)| !after.contains_key(*name));
+    let gone = gone
+        .filter(|(name, value)| !is_filled(name, value))
+        .map(|(name, _)| name.clone());
     after
         .iter()
         .filter(differs)
