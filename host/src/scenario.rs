@@ -5,7 +5,7 @@ mod course;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use futures::StreamExt as _;
+use futures::{Stream, StreamExt as _};
 use polity_clouds::Millis;
 use polity_cluster::Cluster;
 use polity_core::binding;
@@ -281,11 +281,10 @@ impl Scenario {
     ) -> Running {
         let position = Position::beginning(&self.digest, &self.steps, clock.now().unix);
         self.course(position, clock, cluster, target, report, None)
-            .start()
+            .start(None)
     }
 
-    /// Continues the scenario from a position. It first looks which conditions hold now, before anything else
-    /// changes the objects.
+    /// Continues the scenario from a position. All its conditions are watched before anything else changes the objects.
     pub(crate) async fn go_on(
         &self,
         position: Position,
@@ -295,8 +294,8 @@ impl Scenario {
         data: Option<Arc<Data>>,
     ) -> Running {
         let mut course = self.course(position, clock, cluster, target, report, data);
-        course.look().await;
-        course.start()
+        let held = course.watch_conditions().await;
+        course.start(Some(held))
     }
 
     fn course(
@@ -321,7 +320,8 @@ impl Scenario {
 }
 
 impl Condition {
-    async fn wait(&self, cluster: &Arc<Cluster>) {
+    /// Watches the object: whether the condition holds, at first and after each change.
+    fn watch(&self, cluster: &Arc<Cluster>) -> impl Stream<Item = bool> + Send {
         let scope = Scope {
             kind: self.object.kind.clone(),
             namespace: self.object.namespace.clone(),
@@ -329,17 +329,14 @@ impl Condition {
             node: None,
             fields: Vec::new(),
         };
-        let mut events = std::pin::pin!(cluster.watch(scope));
-        while let Some(event) = events.next().await {
-            let held = match event {
-                WatchEvent::Applied(object) => self.holds(&object.tree()),
-                WatchEvent::Listed { objects, .. } => objects.iter().any(|object| self.holds(&object.tree())),
-                _ => false,
-            };
-            if held {
-                return;
+        let condition = self.clone();
+        cluster.watch(scope).map(move |event| match event {
+            WatchEvent::Applied(object) => condition.holds(&object.tree()),
+            WatchEvent::Listed { objects, .. } => {
+                objects.iter().any(|object| condition.holds(&object.tree()))
             }
-        }
+            _ => false,
+        })
     }
 
     fn holds(&self, object: &Value) -> bool {

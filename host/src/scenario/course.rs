@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, Result, anyhow};
+use futures::StreamExt as _;
 use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Code, ObjectDelete, ObjectRef, Precondition};
@@ -24,7 +25,7 @@ use polity_core::time::Unix;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::{Condition, Step, named};
+use super::{Step, named};
 use crate::clock::Clock;
 use crate::data::Data;
 use crate::install::{self, Target};
@@ -145,22 +146,8 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Checks once which conditions hold now. After a restart a condition that holds at first may stop
-    /// holding before a watch has begun, and must not be missed.
-    pub(super) async fn look(&mut self) {
-        let now = self.clock.now().unix;
-        for (index, step) in self.steps.clone().iter().enumerate() {
-            let waits = self.position.steps[index] == Progress::Waiting && self.earliest(step) <= now;
-            if let Some(condition) = step.when.as_ref().filter(|_| waits)
-                && condition.holds_now(&self.cluster).await
-            {
-                self.on_condition(index);
-            }
-        }
-    }
-
-    /// Starts to perform the steps.
-    pub(super) fn start(self) -> Running {
+    /// Starts to perform the steps. `held` are the conditions, if they are watched already.
+    pub(super) fn start(self, held: Option<mpsc::Receiver<usize>>) -> Running {
         let left = Arc::new(AtomicUsize::new(0));
         let failed = Arc::new(AtomicUsize::new(0));
         let running = Running {
@@ -173,12 +160,15 @@ impl Course {
             left.store(position.steps.len() - done, Ordering::SeqCst);
         };
         tell(&self.position);
-        tokio::spawn(self.run(tell));
+        tokio::spawn(self.run(held, tell));
         running
     }
 
-    async fn run(mut self, tell: impl Fn(&Position) + Send) {
-        let mut held = self.watch_conditions();
+    async fn run(mut self, held: Option<mpsc::Receiver<usize>>, tell: impl Fn(&Position) + Send) {
+        let mut held = match held {
+            Some(held) => held,
+            None => self.watch_conditions().await,
+        };
         loop {
             let next = self.position.next();
             tokio::select! {
@@ -202,10 +192,13 @@ impl Course {
     }
 
     /// Watches the conditions and sends the index of each step whose condition holds, once. A step without a
-    /// condition is due at its time.
-    fn watch_conditions(&mut self) -> mpsc::Receiver<usize> {
+    /// condition is due at its time. When this returns, the watches of all conditions whose time has come have begun,
+    /// and those that hold are stored: such a condition may stop holding at once, and must not be missed.
+    pub(super) async fn watch_conditions(&mut self) -> mpsc::Receiver<usize> {
         // Each step sends once, so that no sender waits.
-        let (tells, held) = mpsc::channel(self.steps.len().max(1));
+        let (tells, mut held) = mpsc::channel(self.steps.len().max(1));
+        let (begins, mut begun) = mpsc::channel::<()>(1);
+        let now = self.clock.now().unix;
         for (index, step) in self.steps.clone().into_iter().enumerate() {
             if self.position.steps[index] != Progress::Waiting {
                 continue;
@@ -216,12 +209,26 @@ impl Course {
                 continue;
             };
             let (clock, cluster, tells) = (self.clock.clone(), self.cluster.clone(), tells.clone());
+            let mut begins = (earliest <= now).then(|| begins.clone());
             tokio::spawn(async move {
                 clock.sleep(earliest - clock.now().unix).await;
-                condition.wait(&cluster).await;
-                // The receiver is gone once the host ends.
-                let _ = tells.send(index).await;
+                let mut watch = std::pin::pin!(condition.watch(&cluster));
+                while let Some(holds) = watch.next().await {
+                    if holds {
+                        // The receiver is gone once the host ends.
+                        let _ = tells.send(index).await;
+                        return;
+                    }
+                    begins = None;
+                }
+                drop(begins);
             });
+        }
+        drop(begins);
+        // Nothing is ever sent: it ends when all watches have begun.
+        let _ = begun.recv().await;
+        while let Ok(index) = held.try_recv() {
+            self.on_condition(index);
         }
         held
     }
@@ -323,17 +330,10 @@ impl Step {
     }
 }
 
-impl Condition {
-    async fn holds_now(&self, cluster: &Cluster) -> bool {
-        let found = cluster.latest(self.object.clone()).await;
-        found.is_ok_and(|object| self.holds(&object))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn steps() -> Vec<Step> {
         let object = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "a", "name": "b"});
@@ -383,5 +383,58 @@ mod tests {
             position.steps[index] = Progress::Taken;
         }
         assert_eq!(order, [3, 1, 2, 0]);
+    }
+
+    /// A ConfigMap in this phase.
+    fn in_phase(phase: &str) -> Value {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"},
+            "data": {"phase": phase}})
+    }
+
+    /// Steps, each of which waits for one of these phases.
+    fn awaiting(phases: &[&str]) -> Vec<Step> {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "a"});
+        let step = |phase: &&str| {
+            let when = json!({"object": object, "path": "data.phase", "equals": phase});
+            serde_json::from_value(json!({"when": when, "delete": object})).expect("a step")
+        };
+        phases.iter().map(step).collect()
+    }
+
+    /// The course of these steps from their beginning, and its cluster: the embedded API.
+    fn course(steps: Vec<Step>) -> (Course, Arc<Cluster>) {
+        let clock = Arc::new(Clock::real());
+        let api = crate::standalone::open(&clock, None).expect("the embedded API");
+        let cluster = Cluster::new(kube::Client::new(api, "default"), ("polity-system", "polity"));
+        let cluster = Arc::new(cluster);
+        let course = Course {
+            position: Position::beginning("a", &steps, clock.now().unix),
+            steps,
+            clock,
+            cluster: cluster.clone(),
+            target: Target::Standalone,
+            report: Arc::new(|_| {}),
+            data: None,
+        };
+        (course, cluster)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_condition_that_holds_for_a_moment_is_not_missed_once_the_scenario_goes_on() {
+        let (mut course, cluster) = course(awaiting(&["first", "through", "after"]));
+        cluster.apply(&in_phase("first")).await.expect("applied");
+        let mut held = course.watch_conditions().await;
+        let waits = |course: &Course| course.position.count(|step| *step == Progress::Waiting);
+        assert_eq!(waits(&course), 2, "the first one holds, and that is stored");
+        for phase in ["through", "after"] {
+            cluster.apply(&in_phase(phase)).await.expect("applied");
+        }
+        let mut seen = Vec::new();
+        for _ in 0..2 {
+            let next = tokio::time::timeout(std::time::Duration::from_secs(60), held.recv());
+            seen.extend(next.await.expect("both are seen"));
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2]);
     }
 }
