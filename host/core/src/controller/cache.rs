@@ -37,6 +37,13 @@ pub struct Change {
     pub after: Option<Object>,
 }
 
+impl Change {
+    /// The object after the change; the one before it if the change removed it.
+    pub(super) fn object(&self) -> Option<&Object> {
+        self.after.as_ref().or(self.before.as_ref())
+    }
+}
+
 /// The objects that the watches showed, by scope.
 #[derive(Debug, Default)]
 pub struct Cache {

@@ -75,7 +75,7 @@ impl Controller {
         if !self.guards.stand(Guard::ChangesEnqueueDependents) {
             return;
         }
-        let Some(object) = change.after.as_ref().or(change.before.as_ref()) else {
+        let Some(object) = change.object() else {
             return;
         };
         let object = object.reference();
@@ -504,14 +504,13 @@ fn note(frame: &Frame, work: &mut Work, seen: [Option<&mut Seen<'_>>; 2], answer
     }
     if is_concerned {
         let seen = [change, own].into_iter().flatten();
-        let objects = seen.flat_map(|seen| [&seen.change().after, &seen.change().before]);
-        work.moved_by = objects.flatten().next().map(Object::reference);
+        let mut objects = seen.filter_map(|seen| seen.change().object());
+        work.moved_by = objects.next().map(Object::reference);
     }
 }
 
 /// Notes in a pass that a change may alter any of its answers about the scope.
 fn leave_uncompared(work: &mut Work, change: &Change) {
     work.uncompared.insert(change.scope.clone());
-    let object = change.after.as_ref().or(change.before.as_ref());
-    work.moved_by = object.map(Object::reference);
+    work.moved_by = change.object().map(Object::reference);
 }

@@ -20,7 +20,7 @@ use crate::contract::{
 };
 use crate::fault::{FaultKind, Stepped};
 use crate::object::Object;
-use crate::reconcile::fixture::{at, clone_of, get, ms, pending, ready};
+use crate::reconcile::fixture::{at, clone_of, config_maps, get, ms, pending, ready};
 use crate::reconcile::{fixture_binding, fixture_stop as stop};
 use crate::time::millis;
 
@@ -48,26 +48,13 @@ fn map(name: &str, version: u64, rest: Value) -> Object {
     Object::new(value)
 }
 
-fn maps() -> Scope {
-    Scope {
-        kind: crate::contract::Kind {
-            api_version: "v1".into(),
-            kind: "ConfigMap".into(),
-        },
-        namespace: Some("default".into()),
-        name: None,
-        node: None,
-        fields: Vec::new(),
-    }
-}
-
 /// A question for ConfigMaps by label, of which only `data` is wanted.
 fn list(label: &str) -> Request {
     let query = ListQuery {
         namespace: Some("default".into()),
         label_selector: Some(label.into()),
         projection: vec!["data".into()],
-        ..ListQuery::all(maps().kind)
+        ..ListQuery::all(config_maps().kind)
     };
     let question = Question::Objects(query);
     Request::Ask(Ask { round: 0, question })
@@ -356,7 +343,7 @@ fn a_list_enqueues_by_what_was_wanted_of_the_items_that_it_holds() {
     let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     harness.step(pending(vec![list("a=b")]));
     harness.listed(
-        maps(),
+        config_maps(),
         vec![
             map("one", 2, json!({})),
             map("two", 3, json!({"metadata": {"labels": {"a": "c"}}})),
@@ -365,12 +352,12 @@ fn a_list_enqueues_by_what_was_wanted_of_the_items_that_it_holds() {
     harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
     assert_eq!(harness.records.len(), 1);
     let unwanted = json!({"metadata": {"annotations": {"other": "x"}}});
-    harness.shown(maps(), map("one", 4, unwanted.clone()));
+    harness.shown(config_maps(), map("one", 4, unwanted.clone()));
     let unselected = json!({"metadata": {"labels": {"a": "c"}}, "data": {"x": "2"}});
-    harness.shown(maps(), map("two", 5, unselected));
+    harness.shown(config_maps(), map("two", 5, unselected));
     assert_eq!(harness.steps(), 0, "nothing of the answer has changed");
     let wanted = json!({"metadata": {"annotations": {"other": "x"}}, "data": {"x": "2"}});
-    harness.shown(maps(), map("one", 6, wanted));
+    harness.shown(config_maps(), map("one", 6, wanted));
     assert_eq!(harness.steps(), 1);
 }
 
@@ -378,12 +365,15 @@ fn a_list_enqueues_by_what_was_wanted_of_the_items_that_it_holds() {
 fn an_item_that_comes_into_a_list_and_leaves_it_again_during_a_pass_is_no_news() {
     let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     harness.step(pending(vec![list("a=b")]));
-    harness.listed(maps(), vec![map("one", 2, json!({}))]);
-    harness.shown(maps(), map("two", 3, json!({})));
-    harness.shown(maps(), map("two", 4, json!({"metadata": {"labels": {"a": "c"}}})));
+    harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
+    harness.shown(config_maps(), map("two", 3, json!({})));
+    harness.shown(
+        config_maps(),
+        map("two", 4, json!({"metadata": {"labels": {"a": "c"}}})),
+    );
     harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
     assert_eq!(harness.steps(), 0);
-    harness.shown(maps(), map("two", 5, json!({})));
+    harness.shown(config_maps(), map("two", 5, json!({})));
     assert_eq!(harness.steps(), 1);
 }
 
@@ -391,8 +381,8 @@ fn an_item_that_comes_into_a_list_and_leaves_it_again_during_a_pass_is_no_news()
 fn what_changes_while_a_pass_is_under_way_enqueues_its_key_when_it_has_ended() {
     let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     harness.step(pending(vec![list("a=b")]));
-    harness.listed(maps(), vec![map("one", 2, json!({}))]);
-    harness.shown(maps(), map("two", 3, json!({})));
+    harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
+    harness.shown(config_maps(), map("two", 3, json!({})));
     harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
     assert_eq!(harness.steps(), 1);
 }
@@ -564,7 +554,7 @@ fn a_binding_says_which_watch_it_waits_for() {
     assert_eq!(unsynced(&harness), Some(0));
     harness.step(pending(vec![list("a=b")]));
     assert_eq!(unsynced(&harness), Some(1));
-    harness.listed(maps(), vec![]);
+    harness.listed(config_maps(), vec![]);
     assert_eq!(unsynced(&harness), Some(0));
     let event = WatchEvent::Failed("forbidden".into());
     harness.step(conclusion(json!(null), Next::Settled(None), vec![]));

@@ -11,7 +11,7 @@ use crate::binding::{
     Binding, BindingSpec, CloudRef, Governs, Grant, KindGrant, Limits, LoadedPolicy, Policies, PolicyId,
     Tenant,
 };
-use crate::call::{Call, LeaseRead, Prepared, Reply, Site, Write};
+use crate::call::{Call, LeaseRead, Prepared, Reply, Scope, Site, Write};
 use crate::catalogue::{Catalogue, Operation, OperationEffect};
 use crate::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Failure, Kind, Manifest, Next, ObjectQuery,
@@ -331,13 +331,27 @@ pub(crate) fn binding(policies: &[Role]) -> Binding {
         Grant::Cloud(vec!["vm.*".into()]),
         Grant::Lock(vec!["one".into()]),
         Grant::Credential(true),
-        Grant::Ask(config_maps()),
-        Grant::Delete(config_maps()),
+        Grant::Ask(grant_of_config_maps()),
+        Grant::Delete(grant_of_config_maps()),
     ])
 }
 
-fn config_maps() -> KindGrant {
+fn grant_of_config_maps() -> KindGrant {
     serde_json::from_value(json!({"apiVersion": "v1", "kind": "ConfigMap"})).expect("a grant")
+}
+
+/// The scope of the ConfigMaps in the namespace `default`.
+pub(crate) fn config_maps() -> Scope {
+    Scope {
+        kind: Kind {
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+        },
+        namespace: Some("default".into()),
+        name: None,
+        node: None,
+        fields: Vec::new(),
+    }
 }
 
 /// A question for the ConfigMap `site` in the namespace of the Machine.

@@ -47,10 +47,10 @@ fn what_a_pass_deletes_is_no_news_to_it_and_what_changes_beside_it_is() {
         let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
         harness.step(pending(vec![list("a=b")]));
         let one = map("one", 2, json!({"metadata": {"finalizers": ["a/b"]}}));
-        harness.listed(maps(), vec![one, map("two", 3, json!({}))]);
+        harness.listed(config_maps(), vec![one, map("two", 3, json!({}))]);
         harness.step(pending(vec![delete("one")]));
         for shown in &shown {
-            harness.shown(maps(), shown.clone());
+            harness.shown(config_maps(), shown.clone());
         }
         let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
         harness.reply(id, Reply::Objects(Ok(left.clone())));
@@ -95,7 +95,7 @@ fn what_a_pass_patches_is_no_news_to_it_and_what_another_wrote_before_it_is() {
         let binding = granting(grants);
         let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
         harness.step(pending(vec![list("a=b")]));
-        harness.listed(maps(), vec![one(2, json!({}))]);
+        harness.listed(config_maps(), vec![one(2, json!({}))]);
         let patch = ObjectPatch {
             object: one(2, json!({})).reference(),
             precondition: Precondition {
@@ -108,14 +108,14 @@ fn what_a_pass_patches_is_no_news_to_it_and_what_another_wrote_before_it_is() {
         harness.step(pending(vec![Request::Act(Act::Patch(patch))]));
         let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
         for shown in &shown {
-            harness.shown(maps(), shown.clone());
+            harness.shown(config_maps(), shown.clone());
         }
         harness.reply(id, Reply::Objects(Ok(vec![left.clone()])));
         harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
         let case = format!("{pinned} {shown:?} {left:?}");
         assert_eq!(harness.steps(), usize::from(is_news), "{case}");
         if !is_news {
-            harness.shown(maps(), left);
+            harness.shown(config_maps(), left);
             assert_eq!(harness.steps(), 0, "{case}");
         }
     }
@@ -136,15 +136,15 @@ fn what_a_pass_creates_is_no_news_to_it_and_counts_in_its_list() {
         query.limit = 1;
     }
     harness.step(pending(vec![asked]));
-    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
     let two = map("two", 3, json!({}));
     harness.step(pending(vec![create(&two)]));
     let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
     harness.reply(id, Reply::Objects(Ok(vec![two.clone()])));
     harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
-    harness.shown(maps(), two);
+    harness.shown(config_maps(), two);
     assert_eq!(harness.steps(), 0, "the pass knows what it created");
-    harness.shown(maps(), map("three", 4, json!({})));
+    harness.shown(config_maps(), map("three", 4, json!({})));
     assert_eq!(harness.steps(), 0, "the list was too long before");
 }
 
@@ -157,7 +157,7 @@ fn what_a_pass_creates_in_place_of_one_that_a_watch_shows_still_is_no_news_to_it
         let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
         harness.step(pending(vec![list("a=b")]));
         let old = map("one", 2, json!({}));
-        harness.listed(maps(), vec![old]);
+        harness.listed(config_maps(), vec![old]);
         let new = map(
             "one",
             4,
@@ -166,12 +166,12 @@ fn what_a_pass_creates_in_place_of_one_that_a_watch_shows_still_is_no_news_to_it
         harness.step(pending(vec![create(&new)]));
         let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
         if gone {
-            let (scope, event) = (maps(), WatchEvent::Deleted(map("one", 3, json!({}))));
+            let (scope, event) = (config_maps(), WatchEvent::Deleted(map("one", 3, json!({}))));
             harness.feed(Input::Watched { scope, event });
         }
         harness.reply(id, Reply::Objects(Ok(vec![new.clone()])));
         harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
-        harness.shown(maps(), new);
+        harness.shown(config_maps(), new);
         assert_eq!(harness.steps(), 0, "{gone}");
     }
 }
@@ -180,10 +180,10 @@ fn what_a_pass_creates_in_place_of_one_that_a_watch_shows_still_is_no_news_to_it
 fn several_changes_of_what_a_pass_used_are_one_cause() {
     let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     harness.step(pending(vec![list("a=b")]));
-    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
     for version in [3, 4] {
         harness.shown(
-            maps(),
+            config_maps(),
             map("one", version, json!({"data": {"x": version.to_string()}})),
         );
     }
@@ -196,10 +196,10 @@ fn several_changes_of_what_a_pass_used_are_one_cause() {
 fn a_watch_is_open_for_as_long_as_a_conclusion_rests_on_it() {
     let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     harness.step(pending(vec![list("a=b")]));
-    harness.listed(maps(), vec![]);
+    harness.listed(config_maps(), vec![]);
     harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
     harness.pass(700_000);
-    let closed = |harness: &Harness| harness.others.contains(&Output::Unwatch(maps()));
+    let closed = |harness: &Harness| harness.others.contains(&Output::Unwatch(config_maps()));
     assert!(!closed(&harness));
     harness.shown(primary(), machine("m", 2, json!({"spec": {"x": 1}})));
     harness.step(conclusion(json!(null), Next::Settled(None), vec![]));
@@ -255,12 +255,12 @@ fn of_two_keys_with_the_same_question_one_is_enqueued_after_the_other_stops_aski
     let rests = conclusion(json!(null), Next::Settled(None), vec![0]);
     harness.step_of("m", pending(vec![list("a=b")]));
     harness.step_of("n", pending(vec![list("a=b")]));
-    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
     harness.step_of("m", rests.clone());
     harness.step_of("n", rests.clone());
     harness.shown(primary(), machine("n", 2, json!({"spec": {"x": 1}})));
     harness.step_of("n", conclusion(json!(null), Next::Settled(None), vec![]));
-    harness.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
+    harness.shown(config_maps(), map("one", 3, json!({"data": {"x": "2"}})));
     harness.step_of("m", rests);
     assert_eq!(harness.steps(), 0, "the other one is left alone");
 }
@@ -275,7 +275,7 @@ fn what_a_pass_writes_of_its_object_may_relate_it_to_what_it_asked_for() {
             let binding = granting(grants);
             let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
             harness.step(pending(vec![ask.clone()]));
-            harness.listed(maps(), vec![map("one", 2, json!({}))]);
+            harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
             let status = json!({"status": {"site": site}});
             harness.step(conclusion(status.clone(), Next::Settled(None), vec![0]));
             harness.accepted(&machine("m", 3, status));
@@ -299,7 +299,7 @@ fn a_relation_that_a_pass_changes_alters_only_lists_that_select_what_it_relates(
         let mut harness = Harness::under(granting(grants), vec![machine("m", 1, json!({}))]);
         let asks = (0..lists).map(|n| list(&format!("{label},a!=none-{n}")));
         harness.step(pending(asks.collect()));
-        harness.listed(maps(), vec![large("one")]);
+        harness.listed(config_maps(), vec![large("one")]);
         for _ in 0..lists {
             let (id, call) = harness.take("a list", |call| matches!(call, Call::Render(_)));
             let Call::Render(render) = call else {
@@ -329,17 +329,17 @@ fn a_relation_that_a_pass_changes_alters_only_lists_that_select_what_it_relates(
 fn what_this_host_wrote_while_a_watch_could_not_say_enqueues_when_it_lists_again() {
     let mut harness = Harness::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
     harness.step_of("m", pending(vec![list("a=b")]));
-    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
     harness.step_of("m", conclusion(json!(null), Next::Settled(None), vec![0]));
     harness.step_of("n", pending(vec![delete("one")]));
     let event = WatchEvent::Failed("cut".into());
-    let scope = maps();
+    let scope = config_maps();
     harness.feed(Input::Watched { scope, event });
     let (id, _) = harness.take("act", |call| matches!(call, Call::Write(Write::Act(_))));
     harness.reply(id, Reply::Objects(Ok(vec![])));
     harness.step_of("n", conclusion(json!(null), Next::Settled(None), vec![0]));
     assert_eq!(harness.steps(), 0, "nobody can say what the list is now");
-    harness.listed(maps(), vec![]);
+    harness.listed(config_maps(), vec![]);
     harness.step_of("m", settled());
 }
 
@@ -356,7 +356,7 @@ fn a_question_that_is_cut_leaves_others_to_the_list_that_they_wait_for() {
     harness.pass(2_000);
     harness.step_of("m", settled());
     assert_eq!(harness.steps(), 0);
-    harness.listed(maps(), vec![]);
+    harness.listed(config_maps(), vec![]);
     harness.step_of("n", settled());
 }
 
@@ -383,9 +383,9 @@ fn an_answer_changes_by_what_its_grant_relates_and_by_a_refusal_that_ends() {
             let binding = granting(grants);
             let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
             harness.step(pending(vec![ask.clone()]));
-            harness.listed(maps(), vec![map("one", 2, json!({}))]);
+            harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
             harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
-            let (scope, event) = (maps(), event.clone());
+            let (scope, event) = (config_maps(), event.clone());
             harness.feed(Input::Watched { scope, event });
             assert_eq!(harness.steps(), steps, "{ask:?}");
         }
@@ -419,10 +419,10 @@ fn what_the_last_pass_used_and_a_watch_knows_takes_the_next_one_no_step() {
     let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     let used = conclusion(json!(null), Next::Settled(None), vec![0]);
     harness.step(pending(vec![list("a=b")]));
-    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
     harness.step(used.clone());
     let changed = map("one", 3, json!({"data": {"x": "2"}}));
-    harness.shown(maps(), changed.clone());
+    harness.shown(config_maps(), changed.clone());
     harness.step(used);
     let steps: Vec<u32> = harness
         .records
@@ -443,13 +443,13 @@ fn what_changes_under_a_pass_that_uses_a_remembered_answer_enqueues_its_key_agai
         let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
         let used = conclusion(json!(null), Next::Settled(None), vec![0]);
         harness.step(pending(vec![list("a=b")]));
-        harness.listed(maps(), vec![map("one", 2, json!({}))]);
+        harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
         harness.step(used.clone());
-        harness.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
+        harness.shown(config_maps(), map("one", 3, json!({"data": {"x": "2"}})));
         let (id, _) = harness.take("the second pass", |call| matches!(call, Call::Step { .. }));
         let mut newest = map("one", 4, json!({"data": {"x": "2"}})).tree();
         crate::merge::apply(&shown, &mut newest);
-        harness.shown(maps(), Object::new(newest));
+        harness.shown(config_maps(), Object::new(newest));
         harness.reply(
             id,
             Reply::Stepped(Stepped {
@@ -470,7 +470,7 @@ fn a_read_of_the_api_server_that_shows_an_older_answer_of_its_pass_to_be_outdate
     ] {
         let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
         harness.step(pending(vec![list("a=b")]));
-        harness.listed(maps(), vec![map("one", 2, json!({}))]);
+        harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
         let query = crate::contract::ObjectQuery {
             object: map("one", 1, json!({})).reference(),
             projection: vec![projection.into()],
@@ -482,7 +482,7 @@ fn a_read_of_the_api_server_that_shows_an_older_answer_of_its_pass_to_be_outdate
         let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
         harness.reply(id, Reply::Objects(Ok(vec![newer.clone()])));
         harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
-        harness.shown(maps(), newer);
+        harness.shown(config_maps(), newer);
         assert_eq!(harness.steps(), steps, "{projection}");
     }
 }
@@ -511,7 +511,7 @@ fn what_is_too_much_to_compare_enqueues_and_what_can_be_compared_does_so_only_if
         let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
         let asks = (0..parts).map(|n| part(&format!("data.part-{n}")));
         harness.step(pending(asks.collect()));
-        harness.listed(maps(), vec![large(2, json!({}))]);
+        harness.listed(config_maps(), vec![large(2, json!({}))]);
         for _ in 0..parts {
             let (id, call) = harness.take("a part", |call| matches!(call, Call::Render(_)));
             let Call::Render(render) = call else {
@@ -520,7 +520,7 @@ fn what_is_too_much_to_compare_enqueues_and_what_can_be_compared_does_so_only_if
             harness.reply(id, Reply::Rendered(render.run()));
         }
         // While the pass is in flight, and after it.
-        harness.shown(maps(), large(3, json!({"data": {"another": "1"}})));
+        harness.shown(config_maps(), large(3, json!({"data": {"another": "1"}})));
         harness.step(conclusion(json!(null), Next::Settled(None), (0..parts).collect()));
         assert_eq!(
             harness.calls.len(),
@@ -529,9 +529,9 @@ fn what_is_too_much_to_compare_enqueues_and_what_can_be_compared_does_so_only_if
             harness.calls
         );
         if !is_enqueued {
-            harness.shown(maps(), large(4, json!({"data": {"another": "2"}})));
+            harness.shown(config_maps(), large(4, json!({"data": {"another": "2"}})));
             assert_eq!(harness.calls.len(), 0, "{parts}");
-            harness.shown(maps(), large(5, json!({"data": {"part-2": "2"}})));
+            harness.shown(config_maps(), large(5, json!({"data": {"part-2": "2"}})));
             assert_eq!(harness.calls.len(), 1, "{parts}");
         }
     }
@@ -545,7 +545,7 @@ fn however_many_answers_a_list_of_a_watch_brings_threads_render_the_long_ones() 
         harness.step(pending((0..4).map(|n| part(&format!("data.part-{n}"))).collect()));
     }
     harness.listed(
-        maps(),
+        config_maps(),
         vec![map("one", 9, json!({"data": {"large": "x".repeat(10_000)}}))],
     );
     let renders = |call: &&(CallId, Call)| matches!(call.1, Call::Render(_));
@@ -573,73 +573,64 @@ fn a_list_by_a_label_concerns_what_has_it_gains_it_and_loses_it_and_nothing_else
     ] {
         let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
         harness.step(pending(vec![list("x!=y,a=b")]));
-        harness.listed(maps(), vec![map("one", 2, before.clone())]);
+        harness.listed(config_maps(), vec![map("one", 2, before.clone())]);
         harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
-        harness.shown(maps(), map("one", 3, after.clone()));
+        harness.shown(config_maps(), map("one", 3, after.clone()));
         assert_eq!(harness.steps(), usize::from(is_news), "{before} {after}");
         // The next pass asks something else, so this list does not concern the key any more.
         if is_news {
             harness.step(pending(vec![list("q=r")]));
             harness.step(conclusion(json!(null), Next::Settled(None), vec![1]));
-            harness.shown(maps(), map("one", 4, json!({"data": {"x": "4"}})));
+            harness.shown(config_maps(), map("one", 4, json!({"data": {"x": "4"}})));
             assert_eq!(harness.steps(), 0, "{before} {after}");
         }
     }
 }
 
-#[test]
-fn a_tenant_with_too_many_lists_to_look_at_has_a_pass_for_each_change_of_an_object_that_they_may_be_about() {
-    for (machines, are_looked_at) in [(4, true), (40, false)] {
-        let names: Vec<String> = (0..machines).map(|n| format!("m-{n}")).collect();
-        let all = names
-            .iter()
-            .zip(1..)
-            .map(|(name, version)| machine(name, version, json!({})));
-        let mut harness = Harness::with(all.collect());
-        for name in &names {
-            let lists = (0..200).map(|n| list(&format!("a!=none-{name}-{n}")));
-            harness.step_of(name, pending(lists.collect()));
-            if *name == names[0] {
-                harness.listed(maps(), vec![map("one", 99, json!({}))]);
-            }
-            harness.step_of(
-                name,
-                conclusion(json!(null), Next::Settled(None), (0..200).collect()),
-            );
-        }
-        harness.shown(
-            maps(),
-            map(
-                "one",
-                100,
-                json!({"metadata": {"annotations": {"no": "list shows it"}}}),
-            ),
-        );
-        let enqueued = if are_looked_at { 0 } else { machines };
-        assert_eq!(harness.controller.passes_in_flight(), enqueued, "{machines}");
-    }
-}
-
-/// Forty machines, each of which used two hundred lists that no other one asks for: too many to compare them with a
-/// change.
-fn too_many_lists() -> Harness {
-    let names: Vec<String> = (0..40).map(|n| format!("m-{n}")).collect();
-    let all = names.iter().zip(1..);
-    let mut harness = Harness::with(
-        all.map(|(name, version)| machine(name, version, json!({})))
-            .collect(),
-    );
+/// So many machines, each of which used two hundred lists that no other one asks for. Those of forty are too many to compare
+/// them with a change.
+fn with_many_lists(machines: usize) -> Harness {
+    let names: Vec<String> = (0..machines).map(|n| format!("m-{n}")).collect();
+    let all = names
+        .iter()
+        .zip(1..)
+        .map(|(name, version)| machine(name, version, json!({})));
+    let mut harness = Harness::with(all.collect());
     for name in &names {
         let lists = (0..200).map(|n| list(&format!("a!=none-{name}-{n}")));
         harness.step_of(name, pending(lists.collect()));
         if *name == names[0] {
-            let maps_of_all = ["one", "two"].map(|name| map(name, 99, json!({"data": {"x": "0"}})));
-            harness.listed(maps(), maps_of_all.to_vec());
+            harness.listed(config_maps(), vec![changed(99)]);
         }
         let used = (0..200).collect();
         harness.step_of(name, conclusion(json!(null), Next::Settled(None), used));
     }
     harness
+}
+
+/// The ConfigMap `one` with what was written at a version.
+fn changed(version: u64) -> Object {
+    map("one", version, json!({"data": {"x": version.to_string()}}))
+}
+
+/// The next version of it, with a change that no list shows.
+fn annotated(version: u64) -> Object {
+    let metadata = json!({"annotations": {"no": "list shows it"}});
+    map(
+        "one",
+        version + 1,
+        json!({"data": {"x": version.to_string()}, "metadata": metadata}),
+    )
+}
+
+#[test]
+fn a_tenant_with_too_many_lists_to_look_at_has_a_pass_for_each_change_of_an_object_that_they_may_be_about() {
+    for (machines, are_looked_at) in [(4, true), (40, false)] {
+        let mut harness = with_many_lists(machines);
+        harness.shown(config_maps(), annotated(99));
+        let enqueued = if are_looked_at { 0 } else { machines };
+        assert_eq!(harness.controller.passes_in_flight(), enqueued, "{machines}");
+    }
 }
 
 /// The passes in flight conclude, and their conclusion used these answers.
@@ -649,18 +640,14 @@ fn conclude(harness: &mut Harness, used: &[u32]) {
     }
 }
 
-fn changed(version: u64) -> Object {
-    map("one", version, json!({"data": {"x": version.to_string()}}))
-}
-
 #[test]
 fn a_pass_that_cannot_be_compared_with_a_change_is_followed_by_one_other_however_many_changes_come() {
-    let mut harness = too_many_lists();
-    harness.shown(maps(), changed(100));
+    let mut harness = with_many_lists(40);
+    harness.shown(config_maps(), changed(100));
     assert_eq!(harness.controller.passes_in_flight(), 40);
     // All are in flight now, and the answers of the last passes are in their journals.
-    harness.shown(maps(), changed(101));
-    harness.shown(maps(), changed(102));
+    harness.shown(config_maps(), changed(101));
+    harness.shown(config_maps(), changed(102));
     conclude(&mut harness, &(0..200).collect::<Vec<_>>());
     assert_eq!(
         harness.controller.passes_in_flight(),
@@ -670,47 +657,37 @@ fn a_pass_that_cannot_be_compared_with_a_change_is_followed_by_one_other_however
     conclude(&mut harness, &[0]);
     assert_eq!(harness.controller.passes_in_flight(), 0);
     // One list each can be compared.
-    let shown = map(
-        "one",
-        103,
-        json!({"data": {"x": "102"}, "metadata": {"annotations": {"no": "list"}}}),
-    );
-    harness.shown(maps(), shown);
+    harness.shown(config_maps(), annotated(102));
     assert_eq!(harness.controller.passes_in_flight(), 0);
-    harness.shown(maps(), changed(104));
+    harness.shown(config_maps(), changed(104));
     assert_eq!(harness.controller.passes_in_flight(), 40);
 }
 
 #[test]
 fn of_too_many_passes_those_that_were_compared_with_a_change_have_another_one_too() {
-    let mut harness = too_many_lists();
-    harness.shown(maps(), changed(100));
-    let shown = map(
-        "one",
-        101,
-        json!({"data": {"x": "100"}, "metadata": {"annotations": {"no": "list"}}}),
-    );
-    harness.shown(maps(), shown);
+    let mut harness = with_many_lists(40);
+    harness.shown(config_maps(), changed(100));
+    harness.shown(config_maps(), annotated(100));
     conclude(&mut harness, &(0..200).collect::<Vec<_>>());
     assert_eq!(harness.controller.passes_in_flight(), 40);
 }
 
 #[test]
 fn a_change_that_is_not_compared_concerns_no_pass_that_uses_nothing_of_its_scope() {
-    let mut harness = too_many_lists();
-    harness.shown(maps(), changed(100));
-    harness.shown(maps(), changed(101));
+    let mut harness = with_many_lists(40);
+    harness.shown(config_maps(), changed(100));
+    harness.shown(config_maps(), changed(101));
     conclude(&mut harness, &[]);
     assert_eq!(harness.controller.passes_in_flight(), 0);
-    harness.shown(maps(), changed(102));
+    harness.shown(config_maps(), changed(102));
     assert_eq!(harness.controller.passes_in_flight(), 0);
 }
 
 #[test]
 fn a_pass_that_asks_the_same_after_a_change_that_was_not_compared_is_found_again() {
-    let mut harness = too_many_lists();
+    let mut harness = with_many_lists(40);
     for version in 100..103 {
-        harness.shown(maps(), changed(version));
+        harness.shown(config_maps(), changed(version));
         assert_eq!(harness.controller.passes_in_flight(), 40, "{version}");
         conclude(&mut harness, &(0..200).collect::<Vec<_>>());
         assert_eq!(harness.controller.passes_in_flight(), 0, "{version}");
@@ -728,20 +705,23 @@ fn a_pass_that_asks_something_else_is_found_by_that_and_no_more_by_what_the_last
     for (name, asked) in [("m", "a=one"), ("n", "a=three")] {
         harness.step_of(name, pending(vec![list(asked)]));
         if name == "m" {
-            harness.listed(maps(), vec![labelled("one", 2, "one"), labelled("two", 3, "two")]);
+            harness.listed(
+                config_maps(),
+                vec![labelled("one", 2, "one"), labelled("two", 3, "two")],
+            );
         }
         harness.step_of(name, conclusion(json!(null), Next::Settled(None), vec![0]));
     }
-    harness.shown(maps(), labelled("one", 4, "one"));
+    harness.shown(config_maps(), labelled("one", 4, "one"));
     harness.step(pending(vec![list("a=two")]));
     harness.step(conclusion(json!(null), Next::Settled(None), vec![1]));
-    harness.shown(maps(), labelled("one", 5, "one"));
+    harness.shown(config_maps(), labelled("one", 5, "one"));
     assert_eq!(harness.steps(), 0);
-    harness.shown(maps(), labelled("two", 6, "two"));
+    harness.shown(config_maps(), labelled("two", 6, "two"));
     assert_eq!(harness.steps(), 1);
     // One more question after the same one.
     harness.step(pending(vec![list("a=zero")]));
     harness.step(conclusion(json!(null), Next::Settled(None), vec![0, 1]));
-    harness.shown(maps(), labelled("zero", 7, "zero"));
+    harness.shown(config_maps(), labelled("zero", 7, "zero"));
     assert_eq!(harness.steps(), 1);
 }

@@ -401,10 +401,10 @@ fn a_discarded_pass_waits_for_its_next_try_and_loses_no_change() {
     let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
     let seen = |value: &str| conclusion(json!({"status": {"seen": value}}), Next::Settled(None), vec![0]);
     harness.step(pending(vec![list("a=b")]));
-    harness.listed(maps(), vec![map("one", 2, json!({}))]);
+    harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
     harness.step(seen("1"));
     harness.accepted(&machine("m", 3, json!({"status": {"seen": "1"}})));
-    harness.shown(maps(), map("one", 4, json!({"data": {"x": "2"}})));
+    harness.shown(config_maps(), map("one", 4, json!({"data": {"x": "2"}})));
     harness.step(seen("2"));
     // Another writer wrote the same value, and no watch has shown it yet.
     harness.refused(Failure::new(Code::Aborted, "the object has another version"));

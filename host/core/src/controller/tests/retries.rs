@@ -84,13 +84,13 @@ fn a_retry_after_a_time_is_not_ended_early_by_what_the_pass_used() {
         let binding = fixture_binding(&[Role::Lifecycle, Role::Retry]);
         let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
         harness.step(pending(vec![list("a=b")]));
-        harness.listed(maps(), vec![map("one", 2, json!({}))]);
+        harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
         harness.step(conclusion(json!(null), retry(), vec![0]));
         let (id, ..) = harness.asked();
         harness.decides(id, wait);
         let changed = map("one", 3, json!({"data": {"x": "2"}}));
-        harness.shown(maps(), changed.clone());
-        harness.listed(maps(), vec![changed]);
+        harness.shown(config_maps(), changed.clone());
+        harness.listed(config_maps(), vec![changed]);
         assert_eq!(harness.steps(), steps, "{wait:?}");
     }
 }
@@ -114,11 +114,11 @@ fn a_change_that_was_ignored_during_a_wait_counts_at_once_where_any_change_ends_
     for (wait, steps) in [(Wait::After(200_000), 0), (Wait::OnChange(None), 1)] {
         let mut harness = Harness::under(retrying(), vec![machine("m", 1, json!({}))]);
         harness.step(pending(vec![list("a=b")]));
-        harness.listed(maps(), vec![map("one", 2, json!({}))]);
+        harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
         harness.step(conclusion(json!(null), retry(), vec![0]));
         let (id, ..) = harness.asked();
         harness.decides(id, Wait::After(300_000));
-        harness.shown(maps(), map("one", 3, json!({"data": {"x": "2"}})));
+        harness.shown(config_maps(), map("one", 3, json!({"data": {"x": "2"}})));
         harness.pass(100_000);
         assert_eq!(harness.steps(), 0);
         harness.swaps_retry("second");

@@ -5,7 +5,7 @@ use crate::call::WatchEvent;
 use crate::contract::{ListQuery, ObjectRef};
 use crate::key::PassId;
 use crate::object::{Object, ResourceVersion};
-use crate::reconcile::fixture::{Fixture, answer, ask, config_map, failure, found, get};
+use crate::reconcile::fixture::{Fixture, answer, ask, config_map, config_maps, failure, found, get};
 use crate::reconcile::{Dependency, Moved, Report};
 use crate::render::Render;
 use crate::selection::Selection;
@@ -25,19 +25,6 @@ fn journal(commands: &[Command]) -> Option<Vec<Result<Json, Failure>>> {
 fn code(commands: &[Command]) -> Option<Code> {
     let journal = journal(commands)?;
     journal[0].as_ref().err().map(|failure| failure.code)
-}
-
-fn config_maps() -> Scope {
-    Scope {
-        kind: crate::contract::Kind {
-            api_version: "v1".into(),
-            kind: "ConfigMap".into(),
-        },
-        namespace: Some("default".into()),
-        name: None,
-        node: None,
-        fields: Vec::new(),
-    }
 }
 
 fn listed(fixture: &mut Fixture, objects: Vec<Value>) {
