@@ -9,7 +9,6 @@ mod hostile;
 mod initialize;
 mod list;
 mod manifest;
-mod moto;
 mod resolve;
 mod spec;
 mod status;

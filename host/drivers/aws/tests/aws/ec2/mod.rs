@@ -14,7 +14,7 @@ use polity_driver_sdk::test::Reply;
 
 pub use answer::{error, error_without_code};
 pub use form::Fields;
-pub use object::{Object, named, object, over, small};
+pub use object::{Object, named, object, small};
 
 /// A zone of the region that is played.
 pub const ZONE: &str = "eu-central-1a";

@@ -20,12 +20,8 @@ pub struct Object {
 /// The object `owner-1` of `tenant-1`, logged in to the region of the server.
 pub fn object(server: &Server) -> Object {
     let server = Rc::clone(server);
-    over(Box::new(move |request| server.borrow_mut().answer(request)))
-}
-
-/// An object in front of any server.
-pub fn over(server: Answers) -> Object {
-    let mut play = Play::new(server);
+    let answers: Answers = Box::new(move |request| server.borrow_mut().answer(request));
+    let mut play = Play::new(answers);
     play.session = json!({"region": "eu-central-1", "account": "111122223333"});
     let secrets = [
         ("userData", "join <<BOOTSTRAP_TOKEN>>!"),
