@@ -1,5 +1,7 @@
-//! The SDK writes the operations of clouds down once more, as functions for policies: a component has no catalogue. They
-//! are those of the catalogue, with the same effects, and their arguments follow its schemas.
+//! Compares the operations that the SDK names with those of the catalogue: names, effects, and arguments by the schemas.
+//!
+//! The SDK names them a second time, as functions for policies, because it is a package without a path outside itself: it
+//! can neither depend on the crate of the catalogue nor read its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
