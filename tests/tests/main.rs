@@ -29,6 +29,7 @@ mod operations;
 mod outside;
 mod page;
 mod process;
+mod readmes;
 mod real_cluster;
 mod real_stories;
 mod reference;
