@@ -51,7 +51,9 @@ fn check(said: &[String]) -> usize {
         .count()
 }
 
-/// What a process says until it has said this, and is killed, or until its end.
+/// What a process says until it has said this, and is killed, or until its end. It runs at the speed of the example and not
+/// with `--speed max`: with `max` the clock jumps to the next event, and the process would be far beyond the point when the
+/// kill arrives.
 pub(crate) fn said_until(folder: &Path, data: &Path, point: Option<Point>) -> Vec<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_polity-under-test"));
     let command = command.args(["run", "--until-settled", "--deadline", "3h", "--data"]);

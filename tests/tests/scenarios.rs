@@ -1,9 +1,10 @@
-//! The scenarios of the specifications, (g) of each, and what is known beside them, as acceptance tests: the whole host
-//! with the compiled policies and the simulated cloud.
+//! Acceptance tests: the scenarios of the specifications (section (g) of each) and further ones, each with the whole host,
+//! the compiled policies and the simulated cloud.
 //!
-//! Each is a function of a backend and a test of its own, on the embedded API in the time of a paused runtime. Those that
-//! take seconds in real time, and count nothing that a slow machine would change, are told on a real API server too: one
-//! for all of them. All of them together, recorded, must take every edge of their specification.
+//! A scenario is a function of a backend and a test of its own, on the embedded API in the time of a paused runtime. Some
+//! take only seconds in real time, and count nothing that a slow machine would change: these run on a real API server, too,
+//! one for all of them. All scenarios together, recorded, take every edge of their specification, except the seven that
+//! nothing outside of a host can bring about (`edges.rs` lists them; the cases take them).
 
 mod capa;
 mod capv;
