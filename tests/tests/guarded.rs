@@ -17,7 +17,7 @@ use polity_sim::Sim;
 use polity_tests::simulation::bindings::{
     self, FINALIZER, MACHINES, WIDGETS, binding, kind, manifest, native, native_machine,
 };
-use polity_tests::simulation::core_harness::Desk;
+use polity_tests::simulation::core_harness::CoreHarness;
 use polity_tests::simulation::native::{Cx, Pending, step};
 use polity_tests::simulation::store::{Place, merge};
 use serde_json::{Value, json};
@@ -48,8 +48,8 @@ fn at(kind: &str, name: &str) -> Place {
     (kind.to_owned(), "default".to_owned(), name.to_owned())
 }
 
-fn there(desk: &Desk, kind: &str, name: &str) -> Value {
-    let object = desk.store.get(&at(kind, name)).expect("it is there");
+fn there(harness: &CoreHarness, kind: &str, name: &str) -> Value {
+    let object = harness.store.get(&at(kind, name)).expect("it is there");
     object.tree()
 }
 
@@ -145,15 +145,15 @@ fn beginnings() -> Vec<Value> {
 #[test]
 fn a_patch_of_the_wrong_shape_is_a_fault_of_its_role_and_the_host_goes_on() {
     for role in [Role::Lifecycle, Role::Identity] {
-        let mut desk = Desk::new();
-        desk.policy("lifecycle", as_told(None));
-        desk.policy("identity", as_told(Some(Verdict::Denied)));
+        let mut harness = CoreHarness::new();
+        harness.policy("lifecycle", as_told(None));
+        harness.policy("identity", as_told(Some(Verdict::Denied)));
         let mut policies = vec![lifecycle(&["metadata", "status", "spec"])];
         if role == Role::Identity {
             let identity = manifest("identity", Role::Identity, Vec::new(), &["metadata", "status"]);
             policies.push(native(identity));
         }
-        desk.feed(bound(widgets(policies, Vec::new())));
+        harness.feed(bound(widgets(policies, Vec::new())));
         let mut number = 0;
         for patch in misshapen() {
             for beginning in beginnings() {
@@ -162,8 +162,8 @@ fn a_patch_of_the_wrong_shape_is_a_fault_of_its_role_and_the_host_goes_on() {
                 let told = json!({"metadata": {"annotations": {"patch": patch}}});
                 let mut object = widget(&name, told);
                 merge(&mut object, &beginning);
-                desk.create(object);
-                let records = desk.records_of(&name);
+                harness.create(object);
+                let records = harness.records_of(&name);
                 let record = records
                     .first()
                     .unwrap_or_else(|| panic!("{patch} on {beginning}: no pass"));
@@ -175,8 +175,8 @@ fn a_patch_of_the_wrong_shape_is_a_fault_of_its_role_and_the_host_goes_on() {
                 assert_eq!(faulty.conclusion, None);
             }
         }
-        desk.create(widget("good", json!({})));
-        let good = desk.records_of("good");
+        harness.create(widget("good", json!({})));
+        let good = harness.records_of("good");
         let expected = match role {
             Role::Identity => Outcome::Denied,
             _ => Outcome::Published,
@@ -187,9 +187,9 @@ fn a_patch_of_the_wrong_shape_is_a_fault_of_its_role_and_the_host_goes_on() {
 
 #[test]
 fn an_identity_that_patches_wrongly_is_at_fault_before_its_lifecycle_is_asked() {
-    let mut desk = Desk::new();
-    desk.policy("lifecycle", |_| panic!("it is not asked"));
-    desk.policy("identity", |pass| {
+    let mut harness = CoreHarness::new();
+    harness.policy("lifecycle", |_| panic!("it is not asked"));
+    harness.policy("identity", |pass| {
         step(pass, |cx| {
             let plan = "{}".into();
             let credential = cx.ask(polity_core::contract::Question::Credential(plan))?;
@@ -200,21 +200,21 @@ fn an_identity_that_patches_wrongly_is_at_fault_before_its_lifecycle_is_asked() 
         })
     });
     let identity = native(manifest("identity", Role::Identity, Vec::new(), &["status"]));
-    desk.feed(bound(widgets(
+    harness.feed(bound(widgets(
         [lifecycle(&["spec"]), identity],
         vec![Grant::Credential(true)],
     )));
-    desk.create(widget("a", json!({})));
-    assert_eq!(desk.records[0].outcome, Outcome::Faulted);
-    assert_eq!(desk.records[0].roles.len(), 1);
-    let fault = desk.records[0].roles[0].fault.as_ref().expect("a fault");
+    harness.create(widget("a", json!({})));
+    assert_eq!(harness.records[0].outcome, Outcome::Faulted);
+    assert_eq!(harness.records[0].roles.len(), 1);
+    let fault = harness.records[0].roles[0].fault.as_ref().expect("a fault");
     assert!(fault.message.contains("the policy writes spec.by"), "{fault}");
 }
 
 /// What became of one patch under a policy that declares to write everything, with these grants.
 fn told(patch: Value, beginning: Value, grants: Vec<Grant>, narrowed: Option<&[&str]>) -> (Outcome, Value) {
-    let mut desk = Desk::new();
-    desk.policy("lifecycle", as_told(None));
+    let mut harness = CoreHarness::new();
+    harness.policy("lifecycle", as_told(None));
     let writes = [
         "metadata",
         "metadata.finalizers",
@@ -231,14 +231,14 @@ fn told(patch: Value, beginning: Value, grants: Vec<Grant>, narrowed: Option<&[&
         configuration: None,
         writes: narrowed.map(|paths| paths.iter().map(|path| (*path).to_owned()).collect()),
     });
-    desk.feed(bound(binding));
+    harness.feed(bound(binding));
     let mut object = widget(
         "a",
         json!({"metadata": {"annotations": {"patch": patch.to_string()}}}),
     );
     merge(&mut object, &beginning);
-    desk.create(object);
-    (desk.records[0].outcome.clone(), there(&desk, "Widget", "a"))
+    harness.create(object);
+    (harness.records[0].outcome.clone(), there(&harness, "Widget", "a"))
 }
 
 #[test]
@@ -332,14 +332,14 @@ fn a_policy_that_replaces_the_whole_list_leaves_the_hosts_conditions_standing() 
 
 /// What a policy of Widgets was answered to one act, with the host's own Machine `m` at hand; and what was written.
 fn acted(act: Act, grants: Vec<Grant>, machine_status: Value) -> (Answer, Vec<Act>) {
-    let mut desk = Desk::new();
+    let mut harness = CoreHarness::new();
     // The Machine's own pass waits for its policy: what the host said of it stands.
     let waits = |call: &Call| matches!(call, Call::Step { policy, .. } if &*policy.0 == "machine");
-    desk.hold = Box::new(move |call| waits(call) || matches!(call, Call::Write(Write::Act(_))));
-    desk.feed(bound(bindings::machines(native_machine(), sim())));
-    desk.create(machine(json!({"status": machine_status})));
+    harness.hold = Box::new(move |call| waits(call) || matches!(call, Call::Write(Write::Act(_))));
+    harness.feed(bound(bindings::machines(native_machine(), sim())));
+    harness.create(machine(json!({"status": machine_status})));
     let said = act.clone();
-    desk.policy("lifecycle", move |pass| {
+    harness.policy("lifecycle", move |pass| {
         step(pass, |cx: &mut Cx<'_>| -> Result<Next, Pending> {
             if let Act::Patch(ObjectPatch { object, .. }) = &said {
                 let namespace = object.namespace.clone().unwrap_or_default();
@@ -357,19 +357,19 @@ fn acted(act: Act, grants: Vec<Grant>, machine_status: Value) -> (Answer, Vec<Ac
     });
     let mut policy = lifecycle(&["status"]);
     Arc::make_mut(&mut policy.manifest).finalizer = None;
-    desk.feed(bound(widgets([policy], grants)));
-    desk.create(widget("a", json!({})));
+    harness.feed(bound(widgets([policy], grants)));
+    harness.create(widget("a", json!({})));
     let mut written = Vec::new();
     let is_act = |(_, call): &(_, Call)| matches!(call, Call::Write(Write::Act(_)));
-    while let Some(index) = desk.held.iter().position(is_act) {
-        let (call, what) = desk.held.remove(index);
+    while let Some(index) = harness.held.iter().position(is_act) {
+        let (call, what) = harness.held.remove(index);
         if let Call::Write(Write::Act(act)) = what {
             written.push(act);
         }
         let reply = Reply::objects(Ok(json!({"metadata": {"uid": "u"}})));
-        desk.feed(Input::Returned { call, reply });
+        harness.feed(Input::Returned { call, reply });
     }
-    let answer = desk.records_of("a")[0].roles[0]
+    let answer = harness.records_of("a")[0].roles[0]
         .journal
         .last()
         .expect("an act")
@@ -640,10 +640,10 @@ fn a_sealed_reference_is_checked_at_the_path_where_it_is_used_however_it_is_spel
     }
 }
 
-/// A desk with Machines whose policy clones in its first pass, and does nothing once it has.
-fn cloning() -> Desk {
-    let mut desk = Desk::new();
-    desk.policy("machine", |pass| {
+/// A harness with Machines whose policy clones in its first pass, and does nothing once it has.
+fn cloning() -> CoreHarness {
+    let mut harness = CoreHarness::new();
+    harness.policy("machine", |pass| {
         step(pass, |cx| {
             if cx.object["status"]["task"].is_null() {
                 let arguments = json!({"name": "m", "instanceUuid": "u", "template": "t", "cpus": 2,
@@ -655,15 +655,15 @@ fn cloning() -> Desk {
             Ok(Next::After(60_000))
         })
     });
-    desk.cloud = Box::new(|_| Ok(json!({"task": "task-1"})));
-    desk.feed(bound(bindings::machines(native_machine(), sim())));
-    desk
+    harness.cloud = Box::new(|_| Ok(json!({"task": "task-1"})));
+    harness.feed(bound(bindings::machines(native_machine(), sim())));
+    harness
 }
 
 /// Answers the writes of the host as a server that loses a field of the status.
-fn answer_without(desk: &mut Desk, path: &[&str]) {
+fn answer_without(harness: &mut CoreHarness, path: &[&str]) {
     let path: Vec<String> = path.iter().map(|part| (*part).to_owned()).collect();
-    while let Some((call, what)) = desk.held.pop() {
+    while let Some((call, what)) = harness.held.pop() {
         let Call::Write(Write::Patch {
             object,
             subresource,
@@ -682,38 +682,38 @@ fn answer_without(desk: &mut Desk, path: &[&str]) {
             fields.remove(last);
         }
         let place = at(&object.kind.kind, &object.name);
-        let written = desk
+        let written = harness
             .store
             .patch("me", &place, subresource.as_deref(), precondition.as_ref(), &kept);
         let reply = Reply::Objects(written.map(|object| vec![object]));
-        desk.feed(Input::Returned { call, reply });
+        harness.feed(Input::Returned { call, reply });
     }
 }
 
 #[test]
 fn a_create_is_not_sent_where_its_entry_does_not_stand() {
-    let mut desk = cloning();
-    desk.hold = Box::new(|call| matches!(call, Call::Write(Write::Patch { .. })));
-    desk.create(machine(json!({})));
-    answer_without(&mut desk, &["status", "pending"]);
-    assert!(desk.performed.is_empty(), "{:?}", desk.performed);
-    let note = desk.records[0].notes().next().expect("a note").to_owned();
+    let mut harness = cloning();
+    harness.hold = Box::new(|call| matches!(call, Call::Write(Write::Patch { .. })));
+    harness.create(machine(json!({})));
+    answer_without(&mut harness, &["status", "pending"]);
+    assert!(harness.performed.is_empty(), "{:?}", harness.performed);
+    let note = harness.records[0].notes().next().expect("a note").to_owned();
     assert!(
         note.starts_with("failed-precondition: ") && note.contains("status.pending"),
         "{note}"
     );
-    let health = desk.machine.health("machines").expect("its health");
+    let health = harness.machine.health("machines").expect("its health");
     assert!(health.not_kept.contains_key("status.pending"), "{health:?}");
 }
 
 #[test]
 fn nothing_is_acted_on_an_object_that_does_not_keep_the_finalizer() {
-    let mut desk = cloning();
-    desk.hold = Box::new(|call| matches!(call, Call::Write(Write::Patch { .. })));
-    desk.create(machine(json!({})));
-    answer_without(&mut desk, &["metadata", "finalizers"]);
-    assert!(desk.performed.is_empty(), "{:?}", desk.performed);
-    let note = desk.records[0].notes().next().expect("a note").to_owned();
+    let mut harness = cloning();
+    harness.hold = Box::new(|call| matches!(call, Call::Write(Write::Patch { .. })));
+    harness.create(machine(json!({})));
+    answer_without(&mut harness, &["metadata", "finalizers"]);
+    assert!(harness.performed.is_empty(), "{:?}", harness.performed);
+    let note = harness.records[0].notes().next().expect("a note").to_owned();
     assert!(
         note.starts_with("failed-precondition: ") && note.contains("finalizers"),
         "{note}"
@@ -733,16 +733,16 @@ fn an_entry_that_this_host_cannot_read_refuses_every_create_and_stays_as_it_is()
         json!({"a": {"b": 1}}),
         json!("x"),
     ] {
-        let mut desk = cloning();
-        desk.doubt = Box::new(|_| Resolution::Absent);
-        desk.create(machine(
+        let mut harness = cloning();
+        harness.doubt = Box::new(|_| Resolution::Absent);
+        harness.create(machine(
             json!({"metadata": {"finalizers": [FINALIZER]}, "status": {"pending": odd}}),
         ));
-        desk.sleep(3_600_000);
-        assert!(desk.performed.is_empty(), "{odd}");
-        let note = desk.records[0].notes().next().expect("a note").to_owned();
+        harness.sleep(3_600_000);
+        assert!(harness.performed.is_empty(), "{odd}");
+        let note = harness.records[0].notes().next().expect("a note").to_owned();
         assert!(note.starts_with("failed-precondition: "), "{odd}: {note}");
-        let stands = there(&desk, "Machine", "m");
+        let stands = there(&harness, "Machine", "m");
         let left = match odd.as_array() {
             // What can be read is resolved.
             Some(entries) if entries.len() > 1 => json!(["x"]),
@@ -760,10 +760,10 @@ fn an_entry_that_this_host_cannot_read_refuses_every_create_and_stays_as_it_is()
             "{odd}: {conditions:?}"
         );
         // And the object does not go while nobody knows what it announces.
-        desk.delete(&at("Machine", "m"));
-        desk.sleep(3_600_000);
+        harness.delete(&at("Machine", "m"));
+        harness.sleep(3_600_000);
         assert_eq!(
-            there(&desk, "Machine", "m")["metadata"]["finalizers"],
+            there(&harness, "Machine", "m")["metadata"]["finalizers"],
             json!([FINALIZER])
         );
     }
@@ -773,13 +773,13 @@ fn an_entry_that_this_host_cannot_read_refuses_every_create_and_stays_as_it_is()
 fn only_a_process_that_wrote_an_entry_and_never_sent_its_create_knows_without_asking() {
     let asked = std::rc::Rc::new(std::cell::Cell::new(0));
     let count = asked.clone();
-    let mut desk = cloning();
-    desk.doubt = Box::new(move |_: &PendingEntry| {
+    let mut harness = cloning();
+    harness.doubt = Box::new(move |_: &PendingEntry| {
         count.set(count.get() + 1);
         Resolution::unknown("nobody looked")
     });
     // The entry is written, and the lease is lost before its create is sent.
-    desk.hold = Box::new(|call| {
+    harness.hold = Box::new(|call| {
         matches!(
             call,
             Call::Write(Write::Patch {
@@ -788,23 +788,27 @@ fn only_a_process_that_wrote_an_entry_and_never_sent_its_create_knows_without_as
             })
         )
     });
-    desk.create(machine(json!({})));
-    desk.leased = false;
-    desk.sleep(20_000);
-    assert!(desk.performed.is_empty());
-    assert!(desk.held.is_empty(), "the lost lease cancels it: {:?}", desk.held);
-    desk.hold = Box::new(|_| false);
+    harness.create(machine(json!({})));
+    harness.leased = false;
+    harness.sleep(20_000);
+    assert!(harness.performed.is_empty());
+    assert!(
+        harness.held.is_empty(),
+        "the lost lease cancels it: {:?}",
+        harness.held
+    );
+    harness.hold = Box::new(|_| false);
     // As if the cancelled write had reached the server.
     let entry = json!({"operation": "vm.clone", "intent": "m", "key": "from elsewhere", "since": 1, "service": "vm@1", "stamp": 1, "place": ["sim"], "principal": "host"});
-    desk.patch(
+    harness.patch(
         &at("Machine", "m"),
         Some("status"),
         json!({"status": {"pending": [entry]}}),
     );
-    desk.leased = true;
-    desk.sleep(30_000);
+    harness.leased = true;
+    harness.sleep(30_000);
     assert_eq!(
-        desk.performed.len(),
+        harness.performed.len(),
         0,
         "an entry of another process is asked for"
     );
@@ -813,34 +817,34 @@ fn only_a_process_that_wrote_an_entry_and_never_sent_its_create_knows_without_as
 
 #[test]
 fn what_an_api_server_does_not_keep_is_said_once_and_not_repaired_for_ever() {
-    let mut desk = Desk::new();
-    desk.policy("lifecycle", |pass| {
+    let mut harness = CoreHarness::new();
+    harness.policy("lifecycle", |pass| {
         step(pass, |cx| {
             cx.object["status"]["kept"] = json!(1);
             cx.object["status"]["lost"] = json!("here");
             Ok(Next::After(1_000))
         })
     });
-    desk.feed(bound(widgets([lifecycle(&["status"])], Vec::new())));
-    desk.hold = Box::new(|call| matches!(call, Call::Write(Write::Patch { .. })));
-    desk.create(widget("a", json!({})));
+    harness.feed(bound(widgets([lifecycle(&["status"])], Vec::new())));
+    harness.hold = Box::new(|call| matches!(call, Call::Write(Write::Patch { .. })));
+    harness.create(widget("a", json!({})));
     for _ in 0..10 {
-        answer_without(&mut desk, &["status", "lost"]);
-        desk.sleep(2_000);
+        answer_without(&mut harness, &["status", "lost"]);
+        harness.sleep(2_000);
     }
-    let records = desk.records_of("a");
+    let records = harness.records_of("a");
     let writes: usize = records.iter().map(|record| record.writes.len()).sum();
     assert!(records.len() >= 10, "{}", records.len());
     assert_eq!(writes, 1, "{records:#?}");
-    let health = desk.machine.health("w").expect("its health");
+    let health = harness.machine.health("w").expect("its health");
     let lost: Vec<&String> = health.not_kept.keys().collect();
     assert_eq!(lost, ["status.lost"]);
 }
 
 #[test]
 fn an_act_with_arguments_that_are_not_json_is_refused_and_a_thousand_of_them_are_no_depth() {
-    let mut desk = Desk::new();
-    desk.policy("lifecycle", |pass| {
+    let mut harness = CoreHarness::new();
+    harness.policy("lifecycle", |pass| {
         if !pass.journal.is_empty() {
             let used = (0..pass.journal.len() as u32).collect();
             let mut stepped = concluding(None, "{}");
@@ -866,12 +870,12 @@ fn an_act_with_arguments_that_are_not_json_is_refused_and_a_thousand_of_them_are
             fuel: 1,
         }
     });
-    desk.cloud = Box::new(|_| Err(Failure::new(Code::NotFound, "no such VM")));
+    harness.cloud = Box::new(|_| Err(Failure::new(Code::NotFound, "no such VM")));
     let mut policy = lifecycle(&[]);
     Arc::make_mut(&mut policy.manifest).finalizer = None;
-    desk.feed(bound(widgets([policy], vec![Grant::Cloud(vec!["vm.*".into()])])));
-    desk.create(widget("a", json!({})));
-    let record = desk.records_of("a")[0];
+    harness.feed(bound(widgets([policy], vec![Grant::Cloud(vec!["vm.*".into()])])));
+    harness.create(widget("a", json!({})));
+    let record = harness.records_of("a")[0];
     assert_eq!(record.outcome, Outcome::Published);
     let codes: Vec<Code> = record.roles[0]
         .journal
@@ -882,7 +886,7 @@ fn an_act_with_arguments_that_are_not_json_is_refused_and_a_thousand_of_them_are
         .iter()
         .filter(|code| **code == Code::InvalidArgument)
         .count();
-    assert_eq!((codes.len(), refused, desk.performed.len()), (1_000, 500, 500));
+    assert_eq!((codes.len(), refused, harness.performed.len()), (1_000, 500, 500));
 }
 
 #[test]
@@ -898,8 +902,8 @@ fn what_a_policy_says_of_a_question_is_bounded_and_so_is_all_that_it_requests() 
             })
         })
     };
-    let mut desk = Desk::new();
-    desk.policy("lifecycle", move |pass| {
+    let mut harness = CoreHarness::new();
+    harness.policy("lifecycle", move |pass| {
         step(pass, |cx| {
             for question in [
                 list("a=b,".repeat(2_000), Vec::new()),
@@ -918,9 +922,9 @@ fn what_a_policy_says_of_a_question_is_bounded_and_so_is_all_that_it_requests() 
         })
     });
     let grants = || vec![Grant::Ask(kind("v1", "ConfigMap")), Grant::Lock(vec!["*".into()])];
-    desk.feed(bound(widgets([lifecycle(&[])], grants())));
-    desk.create(widget("a", json!({})));
-    let record = &desk.records[0];
+    harness.feed(bound(widgets([lifecycle(&[])], grants())));
+    harness.create(widget("a", json!({})));
+    let record = &harness.records[0];
     let fault = record.roles[0].fault.as_ref().expect("a fault");
     assert_eq!(fault.kind, FaultKind::TooLong, "{fault}");
     let answers = record.roles[0].journal.iter().take(3);

@@ -16,7 +16,7 @@ use polity_tests::guests;
 use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::{Host, Site};
 use polity_tests::simulation::bindings::{self, MACHINES, WIDGETS, manifest, native};
-use polity_tests::simulation::core_harness::Desk;
+use polity_tests::simulation::core_harness::CoreHarness;
 use polity_tests::simulation::native::{failed, step};
 use serde_json::{Value, json};
 
@@ -396,7 +396,7 @@ async fn swapping_the_retry_policy_100_times_while_200_machines_are_in_flight_lo
     );
 }
 
-/// Widgets whose passes fail, with these retry policies: the last one waits as the desk says.
+/// Widgets whose passes fail, with these retry policies: the last one waits as the harness says.
 fn widgets(retry: Option<&str>) -> Binding {
     let lifecycle = |name: &str| native(manifest(name, Role::Lifecycle, Vec::new(), &["status"]));
     let retry = retry.map(|name| native(manifest(name, Role::Retry, Vec::new(), &[])));
@@ -408,21 +408,21 @@ fn bound(binding: Binding) -> Input {
     Input::Bound(Box::new(binding))
 }
 
-/// A desk with a widget that failed, and policies that would have it wait for so many seconds.
-fn desk(waits: &[(&str, u64)], first: &str) -> Desk {
-    let mut desk = Desk::new();
-    desk.policy("fails", |pass| {
+/// A harness with a widget that failed, and policies that would have it wait for so many seconds.
+fn harness(waits: &[(&str, u64)], first: &str) -> CoreHarness {
+    let mut harness = CoreHarness::new();
+    harness.policy("fails", |pass| {
         step(pass, |_| Ok(failed(Failure::new(Code::Unavailable, "down"))))
     });
-    desk.waits = waits
+    harness.waits = waits
         .iter()
         .map(|(name, seconds)| ((*name).to_owned(), seconds * 1_000))
         .collect();
-    desk.feed(bound(widgets(Some(first))));
-    desk.create(json!({
+    harness.feed(bound(widgets(Some(first))));
+    harness.create(json!({
         "apiVersion": WIDGETS, "kind": "Widget", "metadata": {"namespace": "default", "name": "a"},
     }));
-    desk
+    harness
 }
 
 fn decides(policy: &'static str) -> impl Fn(&Call) -> bool {
@@ -431,71 +431,71 @@ fn decides(policy: &'static str) -> impl Fn(&Call) -> bool {
 
 #[test]
 fn what_a_policy_says_after_it_was_swapped_away_moves_no_deadline() {
-    let mut desk = desk(&[("first", 3_600), ("late", 10), ("last", 1_800)], "first");
-    desk.hold = Box::new(decides("late"));
-    desk.feed(bound(widgets(Some("late"))));
-    desk.feed(bound(widgets(Some("last"))));
-    desk.release(decides("late"));
-    desk.sleep(1_799_000);
-    assert_eq!(desk.records.len(), 1);
-    desk.sleep(1_000);
-    assert_eq!(desk.records.len(), 2, "as the last one says");
+    let mut harness = harness(&[("first", 3_600), ("late", 10), ("last", 1_800)], "first");
+    harness.hold = Box::new(decides("late"));
+    harness.feed(bound(widgets(Some("late"))));
+    harness.feed(bound(widgets(Some("last"))));
+    harness.release(decides("late"));
+    harness.sleep(1_799_000);
+    assert_eq!(harness.records.len(), 1);
+    harness.sleep(1_000);
+    assert_eq!(harness.records.len(), 2, "as the last one says");
 }
 
 #[test]
 fn what_a_policy_says_of_a_wait_that_is_over_moves_no_deadline() {
-    let mut desk = desk(&[("first", 30), ("slow", 10)], "first");
-    desk.hold = Box::new(decides("slow"));
-    desk.feed(bound(widgets(Some("slow"))));
+    let mut harness = harness(&[("first", 30), ("slow", 10)], "first");
+    harness.hold = Box::new(decides("slow"));
+    harness.feed(bound(widgets(Some("slow"))));
     // The first wait ends meanwhile, and the next pass asks for itself.
-    desk.sleep(30_000);
-    assert_eq!(desk.held.len(), 2, "{:?}", desk.held);
-    let (old, new) = (desk.held.remove(0), desk.held.remove(0));
-    desk.held = vec![new];
-    desk.release(decides("slow"));
-    assert_eq!(desk.records.len(), 2);
-    desk.waits.insert("slow".into(), 1_000);
-    desk.held = vec![old];
-    desk.hold = Box::new(|_| false);
-    desk.release(decides("slow"));
-    desk.sleep(9_000);
-    assert_eq!(desk.records.len(), 2, "ten seconds, not one");
-    desk.sleep(1_000);
-    assert_eq!(desk.records.len(), 3);
+    harness.sleep(30_000);
+    assert_eq!(harness.held.len(), 2, "{:?}", harness.held);
+    let (old, new) = (harness.held.remove(0), harness.held.remove(0));
+    harness.held = vec![new];
+    harness.release(decides("slow"));
+    assert_eq!(harness.records.len(), 2);
+    harness.waits.insert("slow".into(), 1_000);
+    harness.held = vec![old];
+    harness.hold = Box::new(|_| false);
+    harness.release(decides("slow"));
+    harness.sleep(9_000);
+    assert_eq!(harness.records.len(), 2, "ten seconds, not one");
+    harness.sleep(1_000);
+    assert_eq!(harness.records.len(), 3);
 }
 
 #[test]
 fn without_a_policy_those_who_wait_wait_as_the_host_says() {
-    let mut desk = desk(&[("patient", 3_600)], "patient");
-    let waits = default_wait(&desk.records[0].retry.as_ref().expect("asked").request);
-    desk.feed(bound(widgets(None)));
-    desk.sleep(millis(waits));
-    assert_eq!(desk.records.len(), 2);
-    assert_eq!(desk.records[1].retry, None);
+    let mut harness = harness(&[("patient", 3_600)], "patient");
+    let waits = default_wait(&harness.records[0].retry.as_ref().expect("asked").request);
+    harness.feed(bound(widgets(None)));
+    harness.sleep(millis(waits));
+    assert_eq!(harness.records.len(), 2);
+    assert_eq!(harness.records[1].retry, None);
 }
 
 #[test]
 fn a_pass_that_outlives_its_policy_waits_as_that_one_says_until_the_new_one_has() {
-    let mut desk = desk(&[("old", 3_600), ("new", 30)], "old");
-    desk.hold = Box::new(|call| matches!(call, Call::Step { .. }));
-    desk.sleep(3_600_000);
-    desk.feed(bound(widgets(Some("new"))));
-    desk.hold = Box::new(|_| false);
-    desk.release(|call| matches!(call, Call::Step { .. }));
-    let ended = &desk.records[1];
+    let mut harness = harness(&[("old", 3_600), ("new", 30)], "old");
+    harness.hold = Box::new(|call| matches!(call, Call::Step { .. }));
+    harness.sleep(3_600_000);
+    harness.feed(bound(widgets(Some("new"))));
+    harness.hold = Box::new(|_| false);
+    harness.release(|call| matches!(call, Call::Step { .. }));
+    let ended = &harness.records[1];
     assert_eq!(
         (&*ended.retry.as_ref().expect("asked").policy.0, ended.wait),
         ("old", Some(Duration::from_hours(1)))
     );
-    desk.sleep(29_000);
-    assert_eq!(desk.records.len(), 2);
-    desk.sleep(1_000);
-    assert_eq!(desk.records.len(), 3, "the new one was asked as well");
+    harness.sleep(29_000);
+    assert_eq!(harness.records.len(), 2);
+    harness.sleep(1_000);
+    assert_eq!(harness.records.len(), 3, "the new one was asked as well");
 }
 
 #[test]
 fn a_wake_that_is_due_for_another_reason_is_not_put_off() {
-    let mut desk = desk(&[("old", 3_600), ("new", 3_600)], "old");
+    let mut harness = harness(&[("old", 3_600), ("new", 3_600)], "old");
     let mut other = widgets(Some("old"));
     let configured = |policy: &mut LoadedPolicy| policy.config = "{\"other\": true}".into();
     other
@@ -503,27 +503,30 @@ fn a_wake_that_is_due_for_another_reason_is_not_put_off() {
         .get_mut(&Role::Lifecycle)
         .into_iter()
         .for_each(configured);
-    desk.feed(bound(other.clone()));
+    harness.feed(bound(other.clone()));
     let retry = native(manifest("new", Role::Retry, Vec::new(), &[]));
     other.policies.insert(Role::Retry, retry);
-    desk.feed(bound(other));
-    desk.sleep(60_000);
+    harness.feed(bound(other));
+    harness.sleep(60_000);
     assert_eq!(
-        desk.records.len(),
+        harness.records.len(),
         2,
         "the changed lifecycle woke it within a minute"
     );
-    assert!(desk.records[1].causes.contains(&Cause::Binding));
+    assert!(harness.records[1].causes.contains(&Cause::Binding));
 }
 
 #[test]
 fn other_limits_are_another_answer() {
-    let mut desk = desk(&[("patient", 3_600)], "patient");
+    let mut harness = harness(&[("patient", 3_600)], "patient");
     let mut limited = widgets(Some("patient"));
     limited.spec.limits.longest_wait = Duration::from_secs(20);
-    desk.feed(bound(limited));
-    desk.sleep(20_000);
-    assert_eq!(desk.records.len(), 2);
-    let clamped = desk.machine.health("w").and_then(|health| health.clamped.clone());
+    harness.feed(bound(limited));
+    harness.sleep(20_000);
+    assert_eq!(harness.records.len(), 2);
+    let clamped = harness
+        .machine
+        .health("w")
+        .and_then(|health| health.clamped.clone());
     assert!(clamped.is_some(), "and it is said");
 }

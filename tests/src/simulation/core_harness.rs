@@ -1,4 +1,4 @@
-//! A machine of core on a desk: every call is answered at once, from a store, by native policies and by closures,
+//! A harness for the controller of core: every call is answered at once, from a store, by native policies and by closures,
 //! unless the test holds it back. Time passes only when the test says so.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use super::store::{Place, Store};
 type Policy = Box<dyn Fn(&Pass) -> Stepped>;
 
 /// A machine, and everything that answers it.
-pub struct Desk {
+pub struct CoreHarness {
     /// The machine.
     pub machine: Controller,
     /// Its clocks.
@@ -56,10 +56,10 @@ pub struct Desk {
     watches: Vec<Scope>,
 }
 
-impl Desk {
+impl CoreHarness {
     /// A machine that has just taken the lease.
     pub fn new() -> Self {
-        let mut desk = Desk {
+        let mut harness = CoreHarness {
             machine: Controller::new("me"),
             now: Now {
                 boot: Boot(1_000_000),
@@ -84,8 +84,8 @@ impl Desk {
             shown: 0,
             watches: Vec::new(),
         };
-        desk.feed(Input::Tick);
-        desk
+        harness.feed(Input::Tick);
+        harness
     }
 
     /// A policy by its name.
@@ -295,7 +295,7 @@ impl Desk {
     }
 }
 
-impl Default for Desk {
+impl Default for CoreHarness {
     fn default() -> Self {
         Self::new()
     }

@@ -12,7 +12,7 @@ use polity_core::retry::default_wait;
 use polity_core::time::millis;
 use polity_tests::host_fixture::{HostFixture, condition_of, machine, machines, reference, thing, things};
 use polity_tests::simulation::bindings::{MACHINES, WIDGETS, binding, manifest, native};
-use polity_tests::simulation::core_harness::Desk;
+use polity_tests::simulation::core_harness::CoreHarness;
 use polity_tests::simulation::native::{failed, step};
 use serde_json::{Value, json};
 
@@ -249,7 +249,7 @@ async fn a_key_that_waits_for_a_century_is_freed_by_another_policy() {
     assert_eq!(last.retry, None);
 }
 
-/// Whatever a policy says of time, the host goes on. On a desk, where an overflow is a panic of the test.
+/// Whatever a policy says of time, the host goes on. In the harness of core, where an overflow is a panic of the test.
 #[test]
 fn a_wait_past_the_end_of_time_harms_nobody() {
     let far = |wish| Failure {
@@ -261,28 +261,28 @@ fn a_wait_past_the_end_of_time_harms_nobody() {
         Next::Settled(Some(u64::MAX)),
         failed(far(u64::MAX)),
     ] {
-        let mut desk = Desk::new();
+        let mut harness = CoreHarness::new();
         let said = next.clone();
-        desk.policy("far", move |pass| {
+        harness.policy("far", move |pass| {
             let next = said.clone();
             step(pass, move |_| Ok(next))
         });
         let policy = native(manifest("far", Role::Lifecycle, Vec::new(), &["status"]));
         let widgets = binding("w", (WIDGETS, "Widget"), [policy], Vec::new(), Default::default());
-        desk.feed(Input::Bound(Box::new(widgets)));
-        desk.create(json!({
+        harness.feed(Input::Bound(Box::new(widgets)));
+        harness.create(json!({
             "apiVersion": WIDGETS, "kind": "Widget", "metadata": {"namespace": "default", "name": "a"},
         }));
-        desk.sleep(DAY / 24);
-        assert_eq!(desk.records.len(), 1, "{next:?}");
+        harness.sleep(DAY / 24);
+        assert_eq!(harness.records.len(), 1, "{next:?}");
         let ever = Duration::from_millis(u64::MAX);
-        assert_eq!(desk.records[0].wait, Some(ever), "{next:?}");
-        desk.patch(
+        assert_eq!(harness.records[0].wait, Some(ever), "{next:?}");
+        harness.patch(
             &("Widget".into(), "default".into(), "a".into()),
             None,
             json!({"metadata": {"annotations": {"request.polity.dev/look": "1"}}}),
         );
-        assert_eq!(desk.records.len(), 2, "{next:?}: a request ends it");
+        assert_eq!(harness.records.len(), 2, "{next:?}: a request ends it");
     }
 }
 
