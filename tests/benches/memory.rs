@@ -76,7 +76,7 @@ fn tree(number: usize) -> Value {
 
 /// Core, and the calls that it waits for.
 struct Bench {
-    machine: Controller,
+    controller: Controller,
     now: Now,
     /// Whether the lease is available.
     leased: bool,
@@ -89,7 +89,7 @@ impl Bench {
     fn feed(&mut self, input: Input) {
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
-            for output in self.machine.step(self.now, input) {
+            for output in self.controller.step(self.now, input) {
                 match output {
                     Output::Call { id, call, .. } => {
                         if let Some(reply) = self.answer(id, call) {
@@ -158,7 +158,7 @@ fn listed(scope: Scope, objects: Vec<Object>) -> Input {
 
 fn main() {
     let mut bench = Bench {
-        machine: Controller::new("bench"),
+        controller: Controller::new("bench"),
         now: Now {
             boot: Boot(1_000_000),
             unix: Unix(1_767_225_600_000),
@@ -170,7 +170,7 @@ fn main() {
     bench.feed(Input::Tick);
     let mut scope = None;
     for output in bench
-        .machine
+        .controller
         .step(bench.now, Input::Bound(Box::new(bindings::widgets())))
     {
         if let Output::Watch(watched) = output {
@@ -196,11 +196,11 @@ fn main() {
         bench.now = bench.now + Duration::from_secs(1);
         bench.feed(Input::Tick);
     }
-    let passes = bench.machine.passes_in_flight();
+    let passes = bench.controller.passes_in_flight();
     let in_flight = (bytes() - before) / passes.max(1);
 
     let mut rounds = 0;
-    while bench.machine.keys().any(|(_, key)| key.queued || key.running) {
+    while bench.controller.keys().any(|(_, key)| key.queued || key.running) {
         bench.answer_steps();
         bench.now = bench.now + Duration::from_millis(1);
         bench.feed(Input::Tick);

@@ -702,7 +702,7 @@ fn a_create_is_not_sent_where_its_entry_does_not_stand() {
         note.starts_with("failed-precondition: ") && note.contains("status.pending"),
         "{note}"
     );
-    let health = harness.machine.health("machines").expect("its health");
+    let health = harness.controller.health("machines").expect("its health");
     assert!(health.not_kept.contains_key("status.pending"), "{health:?}");
 }
 
@@ -836,7 +836,7 @@ fn what_an_api_server_does_not_keep_is_said_once_and_not_repaired_for_ever() {
     let writes: usize = records.iter().map(|record| record.writes.len()).sum();
     assert!(records.len() >= 10, "{}", records.len());
     assert_eq!(writes, 1, "{records:#?}");
-    let health = harness.machine.health("w").expect("its health");
+    let health = harness.controller.health("w").expect("its health");
     let lost: Vec<&String> = health.not_kept.keys().collect();
     assert_eq!(lost, ["status.lost"]);
 }

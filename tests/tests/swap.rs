@@ -525,7 +525,7 @@ fn other_limits_are_another_answer() {
     harness.sleep(20_000);
     assert_eq!(harness.records.len(), 2);
     let clamped = harness
-        .machine
+        .controller
         .health("w")
         .and_then(|health| health.clamped.clone());
     assert!(clamped.is_some(), "and it is said");

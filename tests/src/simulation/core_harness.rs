@@ -21,10 +21,10 @@ use super::store::{Place, Store};
 /// A policy by name.
 type Policy = Box<dyn Fn(&Pass) -> Stepped>;
 
-/// A machine, and everything that answers it.
+/// A controller, and everything that answers its calls.
 pub struct CoreHarness {
-    /// The machine.
-    pub machine: Controller,
+    /// The controller.
+    pub controller: Controller,
     /// Its clocks.
     pub now: Now,
     /// What stands in the API server.
@@ -47,7 +47,7 @@ pub struct CoreHarness {
     pub performed: Vec<CloudRequest>,
     /// Whether the lease can be renewed.
     pub leased: bool,
-    /// Whether the machine has stopped.
+    /// Whether the controller has stopped.
     pub stopped: bool,
     /// Whether the watches say nothing of what others do.
     pub blind: bool,
@@ -57,10 +57,10 @@ pub struct CoreHarness {
 }
 
 impl CoreHarness {
-    /// A machine that has just taken the lease.
+    /// A controller that has just taken the lease.
     pub fn new() -> Self {
         let mut harness = CoreHarness {
-            machine: Controller::new("me"),
+            controller: Controller::new("me"),
             now: Now {
                 boot: Boot(1_000_000),
                 unix: Unix(1_767_225_600_000),
@@ -145,7 +145,7 @@ impl CoreHarness {
         while !inputs.is_empty() {
             let mut next = Vec::new();
             for input in inputs {
-                for output in self.machine.step(self.now, input) {
+                for output in self.controller.step(self.now, input) {
                     next.extend(self.output(output));
                 }
             }

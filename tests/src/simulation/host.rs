@@ -1,4 +1,4 @@
-//! One simulated host process: a machine of core, its clocks, and what the engine would hold for it.
+//! One simulated host process: a controller of core, its clocks, and what the engine would hold for it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ pub struct Host {
     /// Differs between processes.
     pub identity: String,
     /// None while no process runs.
-    pub machine: Option<Controller>,
+    pub controller: Option<Controller>,
     /// Its boot clock is ahead of the world by this.
     pub boot_offset: u64,
     /// Its unix clock is ahead of the world's by this.
@@ -98,7 +98,7 @@ impl Host {
         Host {
             life: 0,
             identity: String::new(),
-            machine: None,
+            controller: None,
             boot_offset: 0,
             ahead: 0,
             paused: false,
@@ -113,16 +113,16 @@ impl Host {
     pub fn start(&mut self, index: usize, boot_offset: u64, guards: Guards) {
         self.life += 1;
         self.identity = format!("host-{index}.{}", self.life);
-        let mut machine = Controller::new(self.identity.clone()).with_rooms(ROOMS);
-        machine.set_guards(guards);
-        self.machine = Some(machine);
+        let mut controller = Controller::new(self.identity.clone()).with_rooms(ROOMS);
+        controller.set_guards(guards);
+        self.controller = Some(controller);
         self.boot_offset = boot_offset;
         self.tick_at = u64::MAX;
     }
 
     /// Ends the process: nothing of it is left but what it has sent.
     pub fn crash(&mut self) {
-        self.machine = None;
+        self.controller = None;
         self.paused = false;
         self.inbox.clear();
         self.watches.clear();

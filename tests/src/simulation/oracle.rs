@@ -59,7 +59,7 @@ pub enum Rule {
     Defect,
     /// A policy that breaks no contract does not fault.
     Fault,
-    /// The machine asks for its next turn at a time that passes.
+    /// The controller does not ask for a next tick again and again at one instant.
     Progress,
     /// What is the host's, or somebody else's, does not change because a policy says so.
     HostOwned,

@@ -51,7 +51,7 @@ enum Event {
     List(usize, u32, u64, Scope),
     /// A call reaches the API server or the cloud.
     Arrive(Box<Arrival>),
-    /// The time that a machine asked to be woken at.
+    /// The time at which a controller asked for its next tick.
     Tick(usize, u32),
     /// A process starts.
     Start(usize),
@@ -292,7 +292,7 @@ impl<'a> World<'a> {
     }
 
     fn start(&mut self, host: usize) -> Verdict {
-        if self.hosts[host].machine.is_some() {
+        if self.hosts[host].controller.is_some() {
             return Ok(());
         }
         let boot = self.chance.between(0, 1_000_000);
@@ -327,7 +327,7 @@ impl<'a> World<'a> {
     }
 
     fn crash(&mut self, host: usize) {
-        if self.hosts[host].machine.is_none() {
+        if self.hosts[host].controller.is_none() {
             return;
         }
         trace!(self, "{} is gone", self.hosts[host].identity);
@@ -380,7 +380,7 @@ impl<'a> World<'a> {
             return Ok(());
         }
         let clocks = process.clocks(self.now, unix);
-        let Some(machine) = &mut process.machine else {
+        let Some(controller) = &mut process.controller else {
             return Ok(());
         };
         let identity = process.identity.clone();
@@ -415,9 +415,11 @@ impl<'a> World<'a> {
             },
             _ => {}
         }
-        let outputs = machine.step(clocks, input);
-        self.oracle.holds(&identity, clocks.boot, machine.is_holder());
-        let keys = machine.keys().map(|(key, view)| (key, view.queued, view.running));
+        let outputs = controller.step(clocks, input);
+        self.oracle.holds(&identity, clocks.boot, controller.is_holder());
+        let keys = controller
+            .keys()
+            .map(|(key, view)| (key, view.queued, view.running));
         self.oracle.keys(self.now, &identity, keys)?;
         let crash = self.happens(|r| r.crash) && !outputs.is_empty();
         let until = match crash {
@@ -436,8 +438,10 @@ impl<'a> World<'a> {
 
     fn plan_tick(&mut self, host: usize) {
         let process = &self.hosts[host];
-        let Some(machine) = &process.machine else { return };
-        let at = machine
+        let Some(controller) = &process.controller else {
+            return;
+        };
+        let at = controller
             .deadline()
             .0
             .saturating_sub(process.boot_offset)

@@ -58,7 +58,7 @@ impl World<'_> {
                 }
             }
             Action::Pause(host, millis) => {
-                self.hosts[host].paused = self.hosts[host].machine.is_some();
+                self.hosts[host].paused = self.hosts[host].controller.is_some();
                 let life = self.hosts[host].life;
                 self.schedule(self.now + millis, Event::Resume(host, life));
             }
