@@ -354,13 +354,13 @@ fn without_room_of_its_own_one_tenant_waits_for_another() {
 }
 
 #[test]
-fn a_change_that_wakes_nobody_is_never_seen() {
+fn a_change_that_enqueues_nothing_is_never_seen() {
     guard(Guard::ChangesEnqueueDependents, of_natives, &[Rule::Settles]);
 }
 
 #[test]
-fn a_change_that_wakes_everybody_wakes_some_for_nothing() {
-    guard(Guard::OnlyWhoUsedItIsEnqueued, of_sites, &[Rule::Woken]);
+fn a_change_that_enqueues_every_key_enqueues_some_for_nothing() {
+    guard(Guard::OnlyWhoUsedItIsEnqueued, of_sites, &[Rule::Enqueued]);
 }
 
 #[test]
@@ -500,7 +500,7 @@ fn a_swapped_retry_policy_that_is_not_asked_makes_keys_late() {
 }
 
 #[test]
-fn a_rebased_write_that_wakes_nobody_hides_what_somebody_else_wrote() {
+fn a_rebased_write_that_enqueues_nothing_hides_what_somebody_else_wrote() {
     guard(Guard::UnseenChangesEnqueue, of_natives, &[Rule::Settles]);
 }
 

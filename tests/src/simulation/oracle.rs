@@ -15,10 +15,10 @@ use super::store::{Change, Place, Store};
 
 mod bound;
 mod elements;
+mod enqueued;
 mod others;
 mod reached;
 mod rooms;
-mod wakes;
 
 use bound::denied_acts_not;
 use elements::{changed_elements, elements, host_owned};
@@ -37,9 +37,9 @@ pub enum Rule {
     WriteAhead,
     /// Only the lease holder acts and publishes.
     Fencing,
-    /// Own writes wake nothing.
+    /// Own writes enqueue nothing.
     OwnWrite,
-    /// During `retry` only something new wakes.
+    /// During `retry` only something new enqueues a key.
     Heartbeat,
     /// A key never runs twice at once.
     Twice,
@@ -63,8 +63,8 @@ pub enum Rule {
     Progress,
     /// What is the host's, or somebody else's, does not change because a policy says so.
     HostOwned,
-    /// A pass that something woke is one that used it.
-    Woken,
+    /// A pass that a change enqueued is one whose last pass used what changed.
+    Enqueued,
     /// A key passes when its time has come, not before.
     Early,
     /// A key passes when its time has come, not long after.
@@ -166,13 +166,13 @@ struct Seen {
     /// By uid: what a watch or an own write showed last.
     shown: BTreeMap<String, Meta>,
     /// What its watches showed, in the order of world time.
-    news: Vec<wakes::News>,
+    news: Vec<enqueued::News>,
     /// By uid.
     open: BTreeMap<String, Open>,
     /// By key: the last record, without its journal.
     last: BTreeMap<Key, Last>,
     /// By key: what its last pass that concluded asked.
-    asked: BTreeMap<Key, wakes::Asked>,
+    asked: BTreeMap<Key, enqueued::Asked>,
     /// By key: faults in a row.
     faults: BTreeMap<Key, u32>,
     /// By binding.
@@ -206,7 +206,7 @@ struct Last {
     requests: Vec<(String, Value)>,
     meta: Meta,
     faulted: bool,
-    due: Option<wakes::Due>,
+    due: Option<enqueued::Due>,
     /// A write of it met a conflict or was cut: its object is read before its next pass, which takes as long as it takes.
     reads_first: bool,
     /// What its retry policy was asked.
@@ -363,7 +363,7 @@ impl Oracle {
         if shown.version < meta.version {
             *shown = meta;
         }
-        seen.news.push(wakes::News::version(now, meta.version));
+        seen.news.push(enqueued::News::version(now, meta.version));
     }
 
     /// A process learns that its write of this object stands: when, by the world and by its own clock, and whether a policy
@@ -377,7 +377,7 @@ impl Oracle {
             unix,
             now,
         });
-        // In a wild world a policy changes objects of other keys, too, and wakes those.
+        // In a wild world a policy changes objects of other keys, too, and enqueues those.
         if !(by_act && self.wild) {
             seen.acknowledged_all.insert(object.version().0);
         }
@@ -546,7 +546,7 @@ impl Oracle {
                 overlooked.cloned().unwrap_or_default()
             })?;
         }
-        self.woken(instant, host, record)?;
+        self.enqueued(instant, host, record)?;
         let seen = self.hosts.entry(host.to_owned()).or_default();
         let Some(object) = &record.object else {
             return Ok(());
@@ -564,7 +564,7 @@ impl Oracle {
             })?;
             let news = requests != last.requests
                 || (meta.generation, meta.deleting) != (last.meta.generation, last.meta.deleting);
-            seen.woken_by_changes(instant.store.log(), host, (last, meta, news), record)?;
+            seen.enqueued_by_changes(instant.store.log(), host, (last, meta, news), record)?;
         }
         let answer = record.retry.as_ref().and_then(|retry| retry.answer);
         let any_change = matches!(answer, Some(Wait::OnChange(_)));

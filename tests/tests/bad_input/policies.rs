@@ -109,7 +109,7 @@ async fn swapped_in_the_middle(swap: impl AsyncFnOnce(&HostFixture)) {
         assert_ne!(old.roles[0].policy, new.roles[0].policy);
         assert!(
             new.causes.contains(&Cause::Binding),
-            "woken by the binding: {:?}",
+            "enqueued by the binding: {:?}",
             new.causes
         );
     }
@@ -140,7 +140,7 @@ async fn a_policy_that_another_is_named_instead_of_is_swapped_between_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_are_settled_are_woken_by_another_configuration() {
+async fn another_configuration_enqueues_objects_that_are_settled() {
     let fixture = HostFixture::with(vec![things()]).await;
     fixture.apply(&json!({"apiVersion": THINGS, "kind": "Thing", "metadata": {"name": "one", "namespace": "default"}})).await;
     let first = fixture.until_passed("one", 0, &Outcome::Published).await;

@@ -78,7 +78,7 @@ async fn scenario_01_by_default_the_controllers_credentials_are_used(on: &dyn Ba
         panic!("{:?}", story.edges())
     };
     assert_eq!(session(first)["handle"], session(second)["handle"]);
-    // What it writes does not wake it, and a pass that finds everything as it was writes nothing.
+    // What it writes does not enqueue it, and a pass that finds everything as it was writes nothing.
     assert_eq!(
         again(&story, "2").await,
         "01 02 03 05 N2 07a P1 07 09 10 24 16 18 19"
@@ -94,7 +94,7 @@ async fn scenario_02_a_missing_default_identity_is_an_error(on: &dyn Backend) {
     assert_eq!(story.edges(), ["01 11 06"]);
     assert!(waits(&before[0]));
     was_not_called(&before);
-    // It wakes when there is one.
+    // It is enqueued when there is one.
     story.create(&identity(CONTROLLER, "default", json!({}))).await;
     let after = passes(&story, 2).await;
     assert_eq!(judged(&after[1]), "01 02 03 05 N2 07a P1 07 08 10 14 16 17 18 19");

@@ -309,7 +309,7 @@ async fn a_machine_that_names_the_cluster_of_another_namespace_has_none(on: &dyn
     let what = "it belongs to no cluster";
     let unknown = |object: &Value| condition(object, ALLOWED) == json!(["False", "ClusterUnknown"]);
     machine.until(what, unknown).await;
-    // It need not wait: it wakes when it belongs to one that may act.
+    // It need not wait: it is enqueued when it belongs to one that may act.
     machine
         .edit(json!({"metadata": {"labels": {"cluster.x-k8s.io/cluster-name": "c-1"}}}))
         .await;

@@ -210,7 +210,7 @@ async fn an_identity_policy_that_faults_lets_nothing_through(on: &dyn Backend) {
     story.create(&binding).await;
     let said =
         |kind: &'static str, status: &'static str| move |object: &Value| condition(object, kind)[0] == status;
-    // A changed limit wakes nobody.
+    // A changed limit enqueues nothing.
     let faulted = |pass: &PassRecord| pass.outcome == Outcome::Faulted;
     let mut nonce = 0;
     while !machine.passes().split_off(seen).iter().any(faulted) {

@@ -1,4 +1,5 @@
-//! Whether keys pass when they have to, for what they used, and not otherwise.
+//! Rules about when a key is enqueued: its pass comes when it is due, or when something changed that its last pass used,
+//! and at no other time.
 
 use std::time::Duration;
 
@@ -149,8 +150,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// A pass began because of something, at its time.
-    pub(super) fn woken(&mut self, instant: &Instant<'_>, host: &str, record: &PassRecord) -> Verdict {
+    /// A pass began: checks what enqueued it, and whether it began at its time.
+    pub(super) fn enqueued(&mut self, instant: &Instant<'_>, host: &str, record: &PassRecord) -> Verdict {
         let Some(seen) = self.hosts.get_mut(host) else {
             return Ok(());
         };
@@ -200,7 +201,7 @@ impl Seen {
 
     /// A pass that began because its object changed saw more than its host's own writes; while its key waited to retry,
     /// something new.
-    pub(super) fn woken_by_changes(
+    pub(super) fn enqueued_by_changes(
         &self,
         log: &[Change],
         host: &str,
@@ -212,7 +213,7 @@ impl Seen {
             return Ok(());
         }
         ensure(!last.waits || news, Rule::Heartbeat, || {
-            format!("{} waited to retry and was woken by nothing new", record.key)
+            format!("{} waited to retry and was enqueued by nothing new", record.key)
         })?;
         let own = log
             .iter()
@@ -222,13 +223,13 @@ impl Seen {
             .all(|change| change.author == host && self.acknowledged_all.contains(&change.version));
         ensure(!own, Rule::OwnWrite, || {
             format!(
-                "{} of {host} was woken by its own writes: {:?}, it saw versions {} and then {}",
+                "{} of {host} was enqueued by its own writes: {:?}, it saw versions {} and then {}",
                 record.key, record.causes, last.version, meta.version
             )
         })
     }
 
-    /// What woke a pass is something that its key's last pass used, and not its own doing.
+    /// What enqueued a pass is something that its key's last pass used, and not its own doing.
     fn used(&self, log: &[Change], host: &str, record: &PassRecord) -> Verdict {
         let Some(asked) = self
             .asked
@@ -264,15 +265,15 @@ impl Seen {
                 }
             }
         }
-        ensure(concerned, Rule::Woken, || {
+        ensure(concerned, Rule::Enqueued, || {
             format!(
-                "{} of {host} was woken by nothing that its last pass used",
+                "{} of {host} was enqueued by nothing that its last pass used",
                 record.key
             )
         })?;
         ensure(foreign, Rule::OwnWrite, || {
             format!(
-                "{} of {host} was woken by nothing but what it wrote itself",
+                "{} of {host} was enqueued by nothing but what it wrote itself",
                 record.key
             )
         })
