@@ -28,9 +28,9 @@ pub(crate) async fn supervise(cx: &Cx, machine: &mut Machine) -> ControlFlow<Nex
         cx.note("MCM-H12");
         return Break(Next::retry(RetryClass::Short));
     }
-    let wake = time_out_health(cx, machine).await?;
+    let next_check = time_out_health(cx, machine).await?;
     cx.note("MCM-H13");
-    Continue(wake)
+    Continue(next_check)
 }
 
 /// Handles a missing node. Returns whether that is a change.

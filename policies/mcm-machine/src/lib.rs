@@ -65,12 +65,12 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     cx.note("MCM-R11");
     if machine.is_linked() {
         cx.note("MCM-R13");
-        let wake = match health::supervise(&cx, &mut machine).await {
+        let next_check = match health::supervise(&cx, &mut machine).await {
             Break(wait) => {
                 notes(&cx, ["MCM-R24x", "MCM-R22"]);
                 return Ok(wait);
             }
-            Continue(wake) => wake,
+            Continue(next_check) => next_check,
         };
         cx.note("MCM-R15");
         if let Break(wait) = sync::sync(&cx, &machine).await {
@@ -84,7 +84,7 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
         if machine.phase().is_some() {
             cx.note("MCM-R16");
             // H11 defines the time.
-            if let Some(period) = wake {
+            if let Some(period) = next_check {
                 return Ok(Next::after(period));
             }
             cx.note("MCM-R21");
