@@ -186,7 +186,7 @@ fn is_noticed(remove: impl Fn(&mut Options<'static>), by: &[Rule]) {
                     failed.violation.rule, failed.violation.message
                 );
                 let mut whole = without();
-                (whole.guards, whole.settle_needs_a_look) = (Guards::default(), true);
+                (whole.guards, whole.absent_takes_a_look) = (Guards::default(), true);
                 if let Err(failed) = run(seed, &whole) {
                     panic!("with its guard as well: {}", explain(seed, &failed));
                 }
@@ -232,7 +232,7 @@ fn without_write_ahead_a_create_has_no_entry() {
 fn an_outage_longer_than_visible_within_taken_for_a_look_makes_two_or_leaks_one() {
     is_noticed(
         |o| {
-            o.settle_needs_a_look = false;
+            o.absent_takes_a_look = false;
             o.shape = |scenario| {
                 let cloud = &mut scenario.cloud;
                 let lost = FaultRule {

@@ -106,7 +106,7 @@ impl<'a> Options<'a> {
         Options {
             stepper,
             guards: polity_core::controller::Guards::default(),
-            settle_needs_a_look: true,
+            absent_takes_a_look: true,
             bindings: &bindings,
             wild: None,
             shape: |_| {},

@@ -77,8 +77,8 @@ pub struct Options<'a> {
     pub stepper: &'a dyn Stepper,
     /// The guards that stand.
     pub guards: Guards,
-    /// Whether the cloud knows that it cannot tell while it cannot be reached.
-    pub settle_needs_a_look: bool,
+    /// Whether the guard `AbsentTakesALook` of the cloud stands: while a cloud cannot be reached, no create in it is absent.
+    pub absent_takes_a_look: bool,
     /// The bindings, for a cloud with this catalogue.
     pub bindings: &'a BindingsOf<'a>,
     /// The policy of Machines may say anything: what it leaves behind is its own fault, and the host must bear it.
@@ -135,7 +135,7 @@ impl<'a> World<'a> {
     /// The world of a scenario.
     pub fn new(seed: u64, scenario: Scenario, options: &'a Options<'a>) -> Self {
         let mut sim = Sim::new(scenario.cloud.clone(), seed, BEGIN);
-        if !options.settle_needs_a_look {
+        if !options.absent_takes_a_look {
             sim.set_guards(polity_sim::Guards::without(polity_sim::Guard::AbsentTakesALook));
         }
         let bindings = (options.bindings)(options.stepper, sim.catalogue().clone());
