@@ -128,7 +128,7 @@ fn without(workflows: &'static [Workflow], guards: Guards, shape: fn(&mut Scenar
 }
 
 #[test]
-fn without_the_permit_two_machines_of_a_deployment_are_given_up_at_once() {
+fn without_the_lock_two_machines_of_a_deployment_are_given_up_at_once() {
     let guards = Guards::without(Guard::LocksExclude);
     let shape = |scenario: &mut Scenario| {
         // All of them, at the same moment, for good.

@@ -390,7 +390,7 @@ async fn whether_the_api_server_answers_is_told_to_whom_it_is_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn permits_tokens_and_credentials_are_what_the_binding_grants() {
+async fn locks_tokens_and_credentials_are_what_the_binding_grants() {
     let grants = json!([{"lock": ["deployment/*"]}, {"mint": ["bootstrap-token"]}, {"credential": true}]);
     let fixture = HostFixture::with(vec![granting(grants)]).await;
     let wishes = json!([
@@ -663,7 +663,7 @@ async fn a_machine_with_the_vm_of_another_on_record_is_refused_by_its_driver() {
 
 /// A lock is the tenant's own: nobody else's deployment of that name waits for it.
 #[tokio::test(start_paused = true)]
-async fn a_permit_of_another_tenant_stands_in_nobodys_way() {
+async fn a_lock_of_another_tenant_stands_in_nobodys_way() {
     let slow = json!({"min": "4s", "max": "4s"});
     let mut binding = granting(json!([{"lock": ["deployment/*"]}, {"cloud": ["vm.power"]}]));
     binding["spec"]["cloud"]["configuration"] = json!({"answers": slow});
