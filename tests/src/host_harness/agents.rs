@@ -9,7 +9,7 @@ use polity_core::record::PassRecord;
 use polity_sim::Millis;
 use serde_json::Value;
 
-use super::hosts::{calm, trouble};
+use super::hosts::{calm, inject_faults};
 use super::{Host, Site};
 use crate::simulation::scenario::Rates;
 use crate::simulation::seed::Chance;
@@ -61,7 +61,7 @@ impl Agents {
             if !self.running.contains_key(&node) {
                 let host = site.start_agent((self.binding)(&node));
                 if let Some(rates) = self.rates {
-                    trouble(&host, rates, &mut self.chance);
+                    inject_faults(&host, rates, &mut self.chance);
                 }
                 self.running.insert(node, host);
             }

@@ -34,7 +34,7 @@ impl Hosts {
             }
             if host.is_none() {
                 let new = site.start();
-                trouble(&new, self.rates, &mut self.chance);
+                inject_faults(&new, self.rates, &mut self.chance);
                 *host = Some(new);
             }
         }
@@ -92,17 +92,17 @@ impl Hosts {
 }
 
 /// So much goes wrong with a process from now on. After one of its outputs it crashes.
-pub(super) fn trouble(host: &Host, rates: Rates, chance: &mut Chance) {
+pub(super) fn inject_faults(host: &Host, rates: Rates, chance: &mut Chance) {
     let crashes = rates.crash > 0;
     let outputs = crashes.then(|| chance.between(1, (1_000 / rates.crash).max(1)));
     host.wire.outputs().end_after(outputs);
-    host.wire.troubled(Some((rates, Chance::new(chance.draw(), 1))));
+    host.wire.inject(Some((rates, Chance::new(chance.draw(), 1))));
 }
 
 /// Nothing goes wrong with it any more.
 pub(super) fn calm(host: &Host) {
     host.wire.outputs().end_after(None);
-    host.wire.troubled(None);
+    host.wire.inject(None);
     // What lags behind for as long as it lasts is begun anew.
     host.wire.cut();
 }

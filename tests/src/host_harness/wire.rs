@@ -29,7 +29,7 @@ const LAGGING: usize = 1 << 14;
 #[derive(Clone)]
 pub struct Wire {
     to: kube::Client,
-    trouble: Arc<Mutex<Option<(Rates, Chance)>>>,
+    faults: Arc<Mutex<Option<(Rates, Chance)>>>,
     cut: watch::Sender<u64>,
     held: watch::Sender<bool>,
     requests: Arc<Mutex<BTreeMap<String, usize>>>,
@@ -49,7 +49,7 @@ impl Wire {
     pub fn new(to: kube::Client) -> Self {
         Wire {
             to,
-            trouble: Arc::default(),
+            faults: Arc::default(),
             cut: watch::Sender::new(0),
             held: watch::Sender::new(false),
             requests: Arc::default(),
@@ -75,8 +75,8 @@ impl Wire {
     }
 
     /// From now on so much goes wrong; none: nothing.
-    pub fn troubled(&self, trouble: Option<(Rates, Chance)>) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    pub fn inject(&self, faults: Option<(Rates, Chance)>) {
+        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
     }
 
     /// Cuts every answer that is not complete: the watches.
@@ -102,8 +102,8 @@ impl Wire {
 
     /// What becomes of a request, and how many milliseconds it takes.
     fn fate(&self) -> (Fate, u64) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((rates, chance)) = &mut *trouble else {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((rates, chance)) = &mut *faults else {
             return (Fate::Passes, 0);
         };
         let slow = match chance.one_in(rates.slow) {
@@ -124,8 +124,8 @@ impl Wire {
 
     /// How far behind a watch is, for as long as it lasts.
     fn lag(&self) -> Duration {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        let lag = trouble
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let lag = faults
             .as_mut()
             .map_or(0, |(rates, chance)| chance.between(0, rates.watch_lag));
         Duration::from_millis(lag)

@@ -133,7 +133,7 @@ impl Scenario {
         let hosts = chance.pick(&[1, 1, 2, 2, 3]);
         let cloud = cloud(&mut chance, quiet_at, &machines);
         let mut actions = objects(&mut chance, quiet_at, &machines);
-        actions.extend(troubles(&mut chance, quiet_at, hosts, cloud.tokens));
+        actions.extend(host_faults(&mut chance, quiet_at, hosts, cloud.tokens));
         actions.sort_by_key(|(at, _)| *at);
         Scenario {
             hosts,
@@ -286,7 +286,7 @@ fn objects(chance: &mut Chance, quiet_at: u64, machines: &[Place]) -> Vec<(u64, 
     actions
 }
 
-fn troubles(chance: &mut Chance, quiet_at: u64, hosts: usize, tokens: bool) -> Vec<(u64, Action)> {
+fn host_faults(chance: &mut Chance, quiet_at: u64, hosts: usize, tokens: bool) -> Vec<(u64, Action)> {
     let mut actions = Vec::new();
     for _ in 0..chance.between(0, 8) {
         let host = chance.between(0, hosts as u64 - 1) as usize;

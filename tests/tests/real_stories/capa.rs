@@ -56,7 +56,7 @@ fn guarded() -> Setting {
             namespace("team", json!({"env": "prod"})),
             access_key("AKIAFIRST"),
         ],
-        trouble: json!({"identity": {"host": {"account": "111111111111", "arn": host}, "accessKeys": keys}}),
+        overrides: json!({"identity": {"host": {"account": "111111111111", "arn": host}, "accessKeys": keys}}),
         mortals: vec![
             kind(CAPA, "AWSCluster"),
             kind("v1", "Secret"),

@@ -56,7 +56,7 @@ fn workers() -> Setting {
     Setting {
         bindings: vec![machines, safeties],
         objects: vec![mcm::user_data("#cloud-config"), mcm::class()],
-        trouble: json!({}),
+        overrides: json!({}),
         mortals: vec![core("Node"), core("Pod"), machine_kind()],
         ..Setting::default()
     }
@@ -66,7 +66,7 @@ fn workers() -> Setting {
 fn workers_on_ice() -> Setting {
     let away = json!({"answers": false, "message": "the API server does not answer"});
     Setting {
-        trouble: json!({"faults": [{"operation": "reachable", "then": {"answerWith": away}}]}),
+        overrides: json!({"faults": [{"operation": "reachable", "then": {"answerWith": away}}]}),
         ..workers()
     }
 }

@@ -58,7 +58,7 @@ fn cluster() -> Setting {
     let core = |kind: &str| reference("v1", kind, None, "").kind;
     Setting {
         bindings: vec![orbs],
-        trouble: json!({
+        overrides: json!({
             "machines": {"nodeName": "{name}"},
             "pools": {"install": short, "init": short, "join": short, "remove": short},
             // Long enough to be killed in the middle of it.

@@ -49,7 +49,7 @@ fn routers() -> Setting {
     let short = json!({"min": "100ms", "max": "100ms"});
     Setting {
         bindings: vec![routers],
-        trouble: json!({
+        overrides: json!({
             "images": [{"id": "image-1"}, {"id": "image-2"}],
             "routers": {"build": short, "boot": short, "plug": short, "stop": short}, "tasks": {"push": short},
         }),

@@ -34,7 +34,7 @@ pub(crate) struct Setting {
     /// Other objects; definitions of kinds among them.
     pub(crate) objects: Vec<Value>,
     /// What is put in place of a cloud that answers at once and hides nothing.
-    pub(crate) trouble: Value,
+    pub(crate) overrides: Value,
     /// Whose deletions are told by [`Scene::until_gone`].
     pub(crate) mortals: Vec<Kind>,
     /// The bindings of node agents. Each is a process of its own that has no other, and a service account of its own.
@@ -96,14 +96,14 @@ pub(crate) fn alike(setting: impl Fn() -> Setting, story: impl AsyncFn(&mut Scen
 }
 
 /// A cloud that answers at once and hides nothing.
-fn cloud(trouble: &Value) -> Value {
+fn cloud(overrides: &Value) -> Value {
     let short = json!({"min": "100ms", "max": "100ms"});
     let mut cloud = json!({
         "lag": "0ms", "answers": {"min": "1ms", "max": "1ms"}, "queue": {"min": "0ms", "max": "0ms"},
         "dhcp": short, "machines": {"boot": short, "join": short},
         "tasks": {"clone": short, "reconfigure": short, "powerOn": short, "powerOff": short, "destroy": short},
     });
-    polity_tests::simulation::store::merge(&mut cloud, trouble);
+    polity_tests::simulation::store::merge(&mut cloud, overrides);
     cloud
 }
 
@@ -126,7 +126,7 @@ impl Scene {
     async fn open(on: &dyn Backend, setting: &Setting) -> Self {
         let (bindings, objects) = (setting.bindings.clone(), setting.objects.clone());
         let about = &setting.bindings[0];
-        let story = Story::begin_among(on, cloud(&setting.trouble), bindings, objects, about).await;
+        let story = Story::begin_among(on, cloud(&setting.overrides), bindings, objects, about).await;
         story.site.play_kubelets();
         let mut scene = Scene {
             gone: deaths(&story.site, &setting.mortals).await,

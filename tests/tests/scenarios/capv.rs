@@ -52,8 +52,8 @@ fn machine() -> Value {
 }
 
 /// A cloud that answers at once and hides nothing, so that the passes of a scenario are known one by one. What
-/// `trouble` names is put in place of that.
-fn cloud(trouble: Value) -> Value {
+/// `overrides` names is put in place of that.
+fn cloud(overrides: Value) -> Value {
     let mut cloud = json!({
         "lag": "0ms", "answers": {"min": "10ms", "max": "10ms"}, "queue": {"min": "0ms", "max": "0ms"},
         "dhcp": {"min": "30s", "max": "30s"},
@@ -63,19 +63,19 @@ fn cloud(trouble: Value) -> Value {
             "destroy": {"min": "5s", "max": "5s"},
         },
     });
-    polity_tests::simulation::store::merge(&mut cloud, &trouble);
+    polity_tests::simulation::store::merge(&mut cloud, &overrides);
     cloud
 }
 
-async fn begin(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
+async fn begin(on: &dyn Backend, overrides: Value, configuration: Value) -> Story {
     let mut binding = binding();
     binding["spec"]["policies"]["lifecycle"]["configuration"] = configuration;
-    Story::begin(on, cloud(trouble), vec![binding], &machine()).await
+    Story::begin(on, cloud(overrides), vec![binding], &machine()).await
 }
 
 /// A machine that is running with addresses.
-async fn running(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
-    let story = begin(on, trouble, configuration).await;
+async fn running(on: &dyn Backend, overrides: Value, configuration: Value) -> Story {
+    let story = begin(on, overrides, configuration).await;
     story.create(&machine()).await;
     story.until_is("status.phase", "Running").await;
     story
@@ -120,11 +120,11 @@ async fn scenario_02_a_crash_between_clone_and_patch_makes_no_second_vm(on: &dyn
 }
 
 async fn scenario_02_a_clone_in_doubt_whose_task_is_forgotten_is_known_by_its_vm(on: &dyn Backend) {
-    let trouble = json!({
+    let overrides = json!({
         "faults": [{"operation": "vm.clone", "nth": 1, "then": "loseAnswer"}],
         "taskRetention": "1s", "tasks": {"clone": {"min": "1s", "max": "1s"}},
     });
-    let mut story = begin(on, trouble, json!({})).await;
+    let mut story = begin(on, overrides, json!({})).await;
     story.create(&machine()).await;
     let first = story.until_vms(|vms| vms.len() == 1).await;
     story
@@ -180,8 +180,8 @@ async fn scenario_03_a_second_clone_fails_on_the_name_and_the_first_is_adopted(o
 
 async fn scenario_04_an_expired_task_record_requeues_and_the_next_pass_goes_on(on: &dyn Backend) {
     let clone = json!({"min": "3s", "max": "3s"});
-    let trouble = json!({"taskRetention": "1s", "tasks": {"clone": clone}});
-    let story = begin(on, trouble, json!({})).await;
+    let overrides = json!({"taskRetention": "1s", "tasks": {"clone": clone}});
+    let story = begin(on, overrides, json!({})).await;
     story.create(&machine()).await;
     story.until_is("status.phase", "Running").await;
     let passes = story.passes();
@@ -232,8 +232,8 @@ async fn scenario_05_without_backoff_a_clone_that_always_fails_is_tried_in_every
 }
 
 async fn scenario_06_an_unreachable_vcenter_fails_the_pass_and_clears_nothing(on: &dyn Backend) {
-    let trouble = json!({"outages": [{"from": "20m", "until": "40m"}]});
-    let story = running_at(on, trouble, 25 * 60).await;
+    let overrides = json!({"outages": [{"from": "20m", "until": "40m"}]});
+    let story = running_at(on, overrides, 25 * 60).await;
     let before = story.object().await;
     story.request("1").await;
     let failed = |pass: &polity_core::record::PassRecord| matches!(&pass.next, Some(Next::Retry { failure: Some(f), .. }) if f.code == Code::Unavailable);
@@ -261,8 +261,8 @@ async fn scenario_06_an_unreachable_vcenter_fails_the_pass_and_clears_nothing(on
 }
 
 async fn scenario_07_a_vm_removed_by_hand_is_made_anew_in_the_same_pass(on: &dyn Backend) {
-    let trouble = json!({"events": [{"vm": "m-1", "at": "20m", "does": "vanish"}]});
-    let story = running(on, trouble, json!({})).await;
+    let overrides = json!({"events": [{"vm": "m-1", "at": "20m", "does": "vanish"}]});
+    let story = running(on, overrides, json!({})).await;
     let first = story.site.vms()[0].id.clone();
     story.until_vms(<[_]>::is_empty).await;
     story.request("1").await;
@@ -278,8 +278,8 @@ async fn scenario_07_a_vm_removed_by_hand_is_made_anew_in_the_same_pass(on: &dyn
 }
 
 async fn scenario_07_a_vm_removed_by_hand_stays_missing_where_the_binding_says_so(on: &dyn Backend) {
-    let trouble = json!({"events": [{"vm": "m-1", "at": "20m", "does": "vanish"}]});
-    let story = running(on, trouble, json!({"recreateMissing": false})).await;
+    let overrides = json!({"events": [{"vm": "m-1", "at": "20m", "does": "vanish"}]});
+    let story = running(on, overrides, json!({"recreateMissing": false})).await;
     story.until_vms(<[_]>::is_empty).await;
     story.request("1").await;
     story
@@ -383,8 +383,8 @@ async fn scenario_11_metadata_drift_is_put_right_without_a_power_cycle(on: &dyn 
 }
 
 async fn scenario_12_a_vm_powered_off_by_an_operator_is_started_again(on: &dyn Backend) {
-    let trouble = json!({"events": [{"vm": "m-1", "at": "15m", "does": "powerOff"}]});
-    let story = running_at(on, trouble, 16 * 60).await;
+    let overrides = json!({"events": [{"vm": "m-1", "at": "15m", "does": "powerOff"}]});
+    let story = running_at(on, overrides, 16 * 60).await;
     let done = story.passes().len();
     story.request("1").await;
     story.until_passes(|passes| passes.len() > done + 2).await;
@@ -401,11 +401,11 @@ async fn scenario_12_a_vm_powered_off_by_an_operator_is_started_again(on: &dyn B
 
 async fn scenario_13_a_vm_that_is_on_already_counts_as_started(on: &dyn Backend) {
     // An operator turns it off, and is faster than the task that turns it on again.
-    let trouble = json!({
+    let overrides = json!({
         "events": [{"vm": "m-1", "at": "15m", "does": "powerOff"}, {"vm": "m-1", "at": "963s", "does": "powerOn"}],
         "faults": [{"operation": "vm.power-on", "nth": 2, "then": {"taskTakes": "10s"}}],
     });
-    let story = running_at(on, trouble, 16 * 60).await;
+    let story = running_at(on, overrides, 16 * 60).await;
     let done = story.passes().len();
     story.request("1").await;
     story.until_passes(|passes| passes.len() > done + 1).await;
@@ -545,8 +545,8 @@ fn clones(story: &Story) -> usize {
 }
 
 /// A machine that runs, so many seconds after the world began.
-async fn running_at(on: &dyn Backend, trouble: Value, seconds: u64) -> Story {
-    let story = running(on, trouble, json!({})).await;
+async fn running_at(on: &dyn Backend, overrides: Value, seconds: u64) -> Story {
+    let story = running(on, overrides, json!({})).await;
     let then = Boot(seconds * 1_000);
     story.sleep(then - story.site.clock.now().boot).await;
     story

@@ -59,8 +59,8 @@ fn is_denied(pass: &PassRecord) -> bool {
 }
 
 /// The host with a team's binding alone, and a cluster whose role namespaces with the label `env: prod` may assume.
-async fn begin_as(team: &Team, on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
-    let story = begin_with(on, trouble, (team.binding)(configuration)).await;
+async fn begin_as(team: &Team, on: &dyn Backend, overrides: Value, configuration: Value) -> Story {
+    let story = begin_with(on, overrides, (team.binding)(configuration)).await;
     let labelled = json!({"selector": {"matchLabels": {"env": "prod"}}});
     let spec = json!({"roleARN": INNER, "allowedNamespaces": labelled});
     story.create(&identity(ROLE, "tenants", spec)).await;

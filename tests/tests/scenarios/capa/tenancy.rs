@@ -39,8 +39,8 @@ pub(crate) const ALLOWED: &str = "PrincipalUsageAllowed";
 pub(crate) const RETRIEVED: &str = "PrincipalCredentialRetrieved";
 pub(crate) const ACCOUNT: &str = "AccountMatches";
 
-/// A cloud that answers at once and hides nothing, with its accounts. What `trouble` names is put in place of that.
-fn cloud(trouble: &Value) -> Value {
+/// A cloud that answers at once and hides nothing, with its accounts. What `overrides` names is put in place of that.
+fn cloud(overrides: &Value) -> Value {
     let (host, instant) = (format!("arn:aws:iam::{HOST}:role/controller"), "10ms");
     let key = |id: &str, user: &str| json!({"id": id, "account": TEAM, "arn": format!("arn:aws:iam::{TEAM}:user/{user}")});
     let short = json!({"min": "2s", "max": "2s"});
@@ -62,20 +62,20 @@ fn cloud(trouble: &Value) -> Value {
         "dhcp": short, "machines": {"boot": short, "join": short},
         "tasks": {"clone": short, "reconfigure": short, "powerOn": short, "powerOff": short, "destroy": short},
     });
-    polity_tests::simulation::store::merge(&mut cloud, trouble);
+    polity_tests::simulation::store::merge(&mut cloud, overrides);
     cloud
 }
 
 /// A host that judges AWSClusters, and the namespaces of the tenant, of another one, and of the controller.
-pub(crate) async fn begin(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
-    begin_with(on, trouble, clusters(configuration)).await
+pub(crate) async fn begin(on: &dyn Backend, overrides: Value, configuration: Value) -> Story {
+    begin_with(on, overrides, clusters(configuration)).await
 }
 
 /// As [`begin`], with another binding.
-pub(crate) async fn begin_with(on: &dyn Backend, trouble: Value, binding: Value) -> Story {
+pub(crate) async fn begin_with(on: &dyn Backend, overrides: Value, binding: Value) -> Story {
     let namespaces = ["capa-system", "team", "rivals"].map(|name| namespace(name, "prod"));
     let about = cluster(None);
-    Story::begin_among(on, cloud(&trouble), vec![binding], namespaces.into(), &about).await
+    Story::begin_among(on, cloud(&overrides), vec![binding], namespaces.into(), &about).await
 }
 
 /// Another binding beside that of AWSClusters.
@@ -216,8 +216,8 @@ pub(crate) fn access_key(id: &str) -> Value {
 }
 
 /// The tenant's cluster with the keys of a Secret.
-pub(crate) async fn with_keys(on: &dyn Backend, trouble: Value) -> Story {
-    let story = begin(on, trouble, json!({})).await;
+pub(crate) async fn with_keys(on: &dyn Backend, overrides: Value) -> Story {
+    let story = begin(on, overrides, json!({})).await;
     story.create(&access_key("AKIAFIRST")).await;
     story.create(&keys(json!({"list": ["team"]}))).await;
     story.create(&cluster(Some((STATIC, "keys")))).await;

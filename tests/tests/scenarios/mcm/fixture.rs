@@ -21,13 +21,13 @@ pub(crate) const NODE: &str = "node-m-1";
 pub(crate) const FINE: &str = "R13 H13 R15 S08 R16 settled";
 
 /// A cloud that answers at once and hides nothing, so that the passes of a scenario are known one by one. What
-/// `trouble` names is put in place of that.
-fn cloud(trouble: &Value) -> Value {
+/// `overrides` names is put in place of that.
+fn cloud(overrides: &Value) -> Value {
     let ten = json!({"min": "10s", "max": "10s"});
     let mut cloud = json!({
         "lag": "0ms", "answers": {"min": "10ms", "max": "10ms"}, "machines": {"boot": ten, "join": ten},
     });
-    merge(&mut cloud, trouble);
+    merge(&mut cloud, overrides);
     cloud
 }
 
@@ -39,9 +39,9 @@ pub(crate) fn machine() -> Value {
 }
 
 /// A host, a class with its Secret, and kubelets; no machine yet.
-pub(crate) async fn begin(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
+pub(crate) async fn begin(on: &dyn Backend, overrides: Value, configuration: Value) -> Story {
     let bindings = vec![mcm::safeties(), mcm::machines(configuration)];
-    let story = Story::begin(on, cloud(&trouble), bindings, &machine()).await;
+    let story = Story::begin(on, cloud(&overrides), bindings, &machine()).await;
     story.create(&mcm::user_data("#cloud-config")).await;
     story.create(&mcm::class()).await;
     story.site.play_kubelets();
@@ -49,15 +49,15 @@ pub(crate) async fn begin(on: &dyn Backend, trouble: Value, configuration: Value
 }
 
 /// A machine that was created just now.
-pub(crate) async fn planted(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
-    let story = begin(on, trouble, configuration).await;
+pub(crate) async fn planted(on: &dyn Backend, overrides: Value, configuration: Value) -> Story {
+    let story = begin(on, overrides, configuration).await;
     story.create(&machine()).await;
     story
 }
 
 /// A machine whose node is as it should be.
-pub(crate) async fn running(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
-    let story = planted(on, trouble, configuration).await;
+pub(crate) async fn running(on: &dyn Backend, overrides: Value, configuration: Value) -> Story {
+    let story = planted(on, overrides, configuration).await;
     story.until_is(PHASE, "Running").await;
     until_fine(&story).await;
     story

@@ -104,11 +104,11 @@ async fn scenario_17_while_frozen_live_machines_rest_and_deletions_go_on(on: &dy
 }
 
 async fn scenario_17_after_the_thaw_a_machine_that_was_unknown_has_its_whole_time_again(on: &dyn Backend) {
-    let trouble = json!({
+    let overrides = json!({
         "apiServerDown": [{"from": "13m", "until": "16m"}],
         "events": [{"vm": "m-1", "at": "5m", "does": "fallSilent"}],
     });
-    let story = running(on, trouble, json!({})).await;
+    let story = running(on, overrides, json!({})).await;
     story.create(&mcm::safety()).await;
     until_frozen(&story, true).await;
     let done = story.passes().len();

@@ -54,9 +54,9 @@ struct Cluster {
 
 impl Cluster {
     /// Processes for a control plane and so many workers; no Orb yet.
-    async fn begin(on: &dyn Backend, trouble: Value, workers: i32) -> Self {
+    async fn begin(on: &dyn Backend, overrides: Value, workers: i32) -> Self {
         let orbs = orbiter::orbs(json!({}), retry());
-        let story = Story::begin(on, cloud(&trouble), vec![orbs], &orb(workers, OLD)).await;
+        let story = Story::begin(on, cloud(&overrides), vec![orbs], &orb(workers, OLD)).await;
         story.site.play_kubelets();
         let agents = names(workers).into_iter();
         Cluster {
@@ -70,8 +70,8 @@ impl Cluster {
     }
 
     /// The same, in which the Orb is as it should be.
-    async fn running(on: &dyn Backend, trouble: Value, workers: i32) -> Self {
-        let mut cluster = Cluster::begin(on, trouble, workers).await;
+    async fn running(on: &dyn Backend, overrides: Value, workers: i32) -> Self {
+        let mut cluster = Cluster::begin(on, overrides, workers).await;
         cluster.story.create(&orb(workers, OLD)).await;
         cluster.settles(workers, OLD).await;
         cluster
@@ -242,8 +242,8 @@ fn an_upgrade_survives_the_loss_of_every_answer() {
 }
 
 /// A new cluster, where somebody crashes after so many outputs: how many that one made.
-async fn new_cluster(on: &dyn Backend, trouble: Value, who: Who, crash: u64) -> u64 {
-    let mut cluster = Cluster::begin(on, trouble, 1).await;
+async fn new_cluster(on: &dyn Backend, overrides: Value, who: Who, crash: u64) -> u64 {
+    let mut cluster = Cluster::begin(on, overrides, 1).await;
     let outputs = cluster.outputs(who);
     outputs.end_after(Some(crash));
     cluster.story.create(&orb(1, OLD)).await;
@@ -265,11 +265,12 @@ async fn new_cluster(on: &dyn Backend, trouble: Value, who: Who, crash: u64) -> 
 }
 
 /// New clusters, each with a crash after one output more, of everybody.
-fn new_clusters(trouble: &Value) {
+fn new_clusters(overrides: &Value) {
     for who in EVERYBODY {
         for crash in 1.. {
             let made = std::cell::Cell::new(0);
-            let told = async |on: &dyn Backend| made.set(new_cluster(on, trouble.clone(), who, crash).await);
+            let told =
+                async |on: &dyn Backend| made.set(new_cluster(on, overrides.clone(), who, crash).await);
             crate::scenarios::on_a_paused_runtime(told, None);
             if made.get() < crash {
                 assert!(crash > 4, "{who:?} made {} outputs", made.get());

@@ -49,7 +49,7 @@ pub(crate) const LAST: &str = "13 14 27 13 14 15n 28 settled";
 pub(crate) const FINE: &str = "13 14 15n 28 settled";
 
 /// A connection on which nothing goes wrong.
-pub(crate) const NO_TROUBLE: Rates = Rates {
+pub(crate) const NO_FAULTS: Rates = Rates {
     lost_request: 0,
     lost_answer: 0,
     refused: 0,
@@ -86,8 +86,8 @@ impl Drop for Fixture {
 }
 
 /// A provider that answers at once and hides nothing, so that the passes of a scenario are known one by one. What
-/// `trouble` names is put in place of that.
-pub(super) fn cloud(trouble: &Value) -> Value {
+/// `overrides` names is put in place of that.
+pub(super) fn cloud(overrides: &Value) -> Value {
     let always = |time: &str| json!({"min": time, "max": time});
     let mut cloud = json!({
         "lag": "0ms", "answers": always("10ms"), "queue": always("0ms"),
@@ -95,7 +95,7 @@ pub(super) fn cloud(trouble: &Value) -> Value {
         "pools": {"install": always("20s"), "init": always("40s"), "join": always("40s"), "remove": always("20s")},
         "packages": {"takes": always("30s")},
     });
-    merge(&mut cloud, trouble);
+    merge(&mut cloud, overrides);
     cloud
 }
 
@@ -133,11 +133,16 @@ pub(crate) fn names(workers: i32) -> Vec<String> {
 
 impl Fixture {
     /// A host, kubelets, and agents for a control plane and so many workers; no Orb yet.
-    pub(crate) async fn begin(on: &dyn Backend, trouble: Value, configuration: Value, workers: i32) -> Self {
+    pub(crate) async fn begin(
+        on: &dyn Backend,
+        overrides: Value,
+        configuration: Value,
+        workers: i32,
+    ) -> Self {
         let orbs = orbiter::orbs(configuration, retry());
         let agents = names(workers).into_iter().map(|name| agent(&name));
         let bindings = agents.chain([orbs]).collect();
-        let story = Story::begin(on, cloud(&trouble), bindings, &orb(workers, OLD)).await;
+        let story = Story::begin(on, cloud(&overrides), bindings, &orb(workers, OLD)).await;
         let broken = watch(&story.site);
         story.site.play_kubelets();
         Fixture { story, broken }
@@ -146,22 +151,22 @@ impl Fixture {
     /// The same, in which the Orb is as it should be.
     pub(crate) async fn running(
         on: &dyn Backend,
-        trouble: Value,
+        overrides: Value,
         configuration: Value,
         workers: i32,
     ) -> Self {
-        Fixture::running_at(OLD, on, trouble, configuration, workers).await
+        Fixture::running_at(OLD, on, overrides, configuration, workers).await
     }
 
     /// The same, with this version of Kubernetes.
     pub(crate) async fn running_at(
         kubernetes: &str,
         on: &dyn Backend,
-        trouble: Value,
+        overrides: Value,
         configuration: Value,
         workers: i32,
     ) -> Self {
-        let fixture = Fixture::begin(on, trouble, configuration, workers).await;
+        let fixture = Fixture::begin(on, overrides, configuration, workers).await;
         fixture.create(&orb(workers, kubernetes)).await;
         fixture.until_fine().await;
         fixture
@@ -363,9 +368,9 @@ impl Fixture {
     pub(crate) async fn crash_when_node(&mut self, name: &str, is: impl Fn(&Value) -> bool) {
         let slow = Rates {
             slow: 1_000,
-            ..NO_TROUBLE
+            ..NO_FAULTS
         };
-        self.host.wire.troubled(Some((slow, Chance::new(1, 1))));
+        self.host.wire.inject(Some((slow, Chance::new(1, 1))));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Node"));
         let nodes = kube::Api::<DynamicObject>::all_with(self.site.client(), &resource);
         let only = WatchParams::default().fields(&format!("metadata.name={name}"));

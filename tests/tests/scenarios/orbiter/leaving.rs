@@ -83,8 +83,8 @@ async fn unless_the_binding_replaces_no_machines(on: &dyn Backend) {
 }
 
 /// The first worker may be changed, and its agent is dead.
-async fn stuck_in_a_change(on: &dyn Backend, trouble: Value) -> Fixture {
-    let fixture = Fixture::running(on, trouble, json!({}), 2).await;
+async fn stuck_in_a_change(on: &dyn Backend, overrides: Value) -> Fixture {
+    let fixture = Fixture::running(on, overrides, json!({}), 2).await;
     fixture.until_second(THEN / 2).await;
     fixture.kill_agent("o-w-0").await;
     fixture.version(NEW).await;

@@ -166,13 +166,13 @@ async fn an_agent_that_is_bound_to_another_node_does_nothing(on: &dyn Backend) {
 }
 
 async fn a_node_that_never_comes_back_from_its_reboot_is_waited_for(on: &dyn Backend) {
-    let trouble = json!({
+    let overrides = json!({
         "packages": {"rebootFor": ["kubelet"]},
         // The first reboot is that of its preparation.
         "faults": [{"operation": "node.reboot", "vm": "o-cp-0", "nth": 2, "then": "neverReturns"}],
         "events": [{"vm": "o-cp-0", "at": "2h", "does": "powerOn"}],
     });
-    let fixture = Fixture::running(on, trouble, json!({"updateTimeout": "40m"}), 2).await;
+    let fixture = Fixture::running(on, overrides, json!({"updateTimeout": "40m"}), 2).await;
     fixture.version(NEW).await;
     let orb = fixture.until_reason("NodeNotReady").await;
     assert_eq!(orb["status"]["phase"], "maintaining");

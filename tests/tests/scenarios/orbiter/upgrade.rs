@@ -190,11 +190,11 @@ async fn scenario_12_an_agent_that_crashes_while_it_installs_is_waited_for(on: &
 }
 
 async fn scenario_13_a_reboot_is_waited_for(on: &dyn Backend) {
-    let trouble = json!({
+    let overrides = json!({
         "packages": {"rebootFor": ["kubelet"]},
         "machines": {"boot": {"min": "90s", "max": "90s"}},
     });
-    let fixture = Fixture::running(on, trouble, json!({}), 2).await;
+    let fixture = Fixture::running(on, overrides, json!({}), 2).await;
     let (done, agents) = (fixture.passes().len(), fixture.agents());
     fixture.version(NEW).await;
     fixture.until_reason("NodeNotReady").await;
@@ -298,14 +298,14 @@ async fn scenario_15_while_the_api_server_is_away_nothing_is_removed(on: &dyn Ba
     fixture.until_second(20 * 60).await;
     let refuses = Rates {
         refused: 1_000,
-        ..NO_TROUBLE
+        ..NO_FAULTS
     };
-    fixture.host.wire.troubled(Some((refuses, Chance::new(1, 1))));
+    fixture.host.wire.inject(Some((refuses, Chance::new(1, 1))));
     let before = fixture.passes().len();
     fixture.until_second(25 * 60).await;
     assert!(fixture.acts_on_nodes(before).is_empty());
     // It can be reached again before any kubelet has reached it: no node is ready, and none is missing.
-    fixture.host.wire.troubled(None);
+    fixture.host.wire.inject(None);
     fixture.until_second(29 * 60).await;
     assert_eq!(reason(&fixture.object().await), "NodeNotReady");
     assert_eq!(fixture.machines().len(), 3);

@@ -88,10 +88,10 @@ async fn scenario_10_a_router_that_was_removed_from_the_network_service_ends(on:
 
 async fn rug_14_a_router_that_is_removed_before_another_vm_is_made_gets_none(on: &dyn Backend) {
     // The VM hangs and has to go first; meanwhile the network service forgets the router.
-    let trouble = json!({"events": [
+    let overrides = json!({"events": [
         {"vm": "r-1", "at": "30s", "does": "hang"}, {"vm": "r-1", "at": "41500ms", "does": "withdraw"},
     ]});
-    let story = active_at(on, trouble, 40).await;
+    let story = active_at(on, overrides, 40).await;
     let done = story.passes().len();
     update(&story, "large").await;
     story.until_is("status.machineState", "EXIT").await;

@@ -321,14 +321,14 @@ async fn scenario_14_a_vm_that_never_boots_is_made_anew_after_ten_minutes(on: &d
 
 async fn a_vm_that_hangs_before_it_is_configured_is_waited_for(on: &dyn Backend) {
     // It answers after five seconds, and then not any more.
-    let trouble = json!({
+    let overrides = json!({
         "faults": [{"operation": "router.interfaces", "nth": 1, "then": {"fail": {"code": "unavailable"}}}],
         "events": [
             {"vm": "r-1", "afterPowerOn": "5500ms", "does": "hang"},
             {"vm": "r-1", "at": "3m", "does": "recover"},
         ],
     });
-    let story = planted(on, trouble).await;
+    let story = planted(on, overrides).await;
     let router = story.until_is("status.queue", json!(["U"])).await;
     assert_eq!(reason(&router), "NoVerdict");
     until_active(&story).await;

@@ -25,14 +25,14 @@ pub(crate) const COMES_UP: [&str; 6] = [
 ];
 
 /// A cloud that answers at once and hides nothing, so that the passes of a scenario are known one by one. What
-/// `trouble` names is put in place of that.
-fn cloud(trouble: &Value) -> Value {
+/// `overrides` names is put in place of that.
+fn cloud(overrides: &Value) -> Value {
     let always = |time: &str| json!({"min": time, "max": time});
     let mut cloud = json!({
         "lag": "0ms", "answers": always("10ms"), "queue": always("0ms"), "tasks": {"push": always("1s")},
         "routers": {"build": always("2s"), "boot": always("3s"), "plug": always("2s"), "stop": always("3s")},
     });
-    merge(&mut cloud, trouble);
+    merge(&mut cloud, overrides);
     cloud
 }
 
@@ -42,30 +42,30 @@ pub(crate) fn router() -> Value {
 }
 
 /// A host whose retry policy waits as long as the original does; no router yet.
-pub(crate) async fn begin(on: &dyn Backend, trouble: Value, configuration: Value) -> Story {
+pub(crate) async fn begin(on: &dyn Backend, overrides: Value, configuration: Value) -> Story {
     let mut binding = rug::binding(configuration);
     binding["spec"]["policies"]["retry"] =
         json!({"file": "mcm_retry.wasm", "configuration": {"short": "1s"}});
-    Story::begin(on, cloud(&trouble), vec![binding], &router()).await
+    Story::begin(on, cloud(&overrides), vec![binding], &router()).await
 }
 
 /// A router that was created just now.
-pub(crate) async fn planted(on: &dyn Backend, trouble: Value) -> Story {
-    let story = begin(on, trouble, json!({})).await;
+pub(crate) async fn planted(on: &dyn Backend, overrides: Value) -> Story {
+    let story = begin(on, overrides, json!({})).await;
     story.create(&router()).await;
     story
 }
 
 /// A router whose VM is alive and configured.
-pub(crate) async fn active(on: &dyn Backend, trouble: Value) -> Story {
-    let story = planted(on, trouble).await;
+pub(crate) async fn active(on: &dyn Backend, overrides: Value) -> Story {
+    let story = planted(on, overrides).await;
     until_active(&story).await;
     story
 }
 
 /// The same, so many seconds after the world began.
-pub(crate) async fn active_at(on: &dyn Backend, trouble: Value, second: u64) -> Story {
-    let story = active(on, trouble).await;
+pub(crate) async fn active_at(on: &dyn Backend, overrides: Value, second: u64) -> Story {
+    let story = active(on, overrides).await;
     until_second(&story, second).await;
     story
 }
