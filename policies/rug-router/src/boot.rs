@@ -123,7 +123,7 @@ fn failed(cx: &Cx, router: &mut Router, reason: &str, failure: Failure) -> Next 
 fn count_failed(cx: &Cx, router: &mut Router, reason: &str, message: &str) {
     router.status.boot_attempts += 1;
     router.status.vm = Vm::Down;
-    report::trouble(cx, router, reason, message);
+    report::not_ready_with_event(cx, router, reason, message);
 }
 
 /// Ends the present action: a poll in the queue must not start again what failed so often.

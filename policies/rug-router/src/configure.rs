@@ -91,7 +91,7 @@ fn configured(cx: &Cx, router: &mut Router) -> Next {
 /// Tries again, or replaces the VM after too many tries.
 fn refused(cx: &Cx, router: &mut Router, push: &Push, failure: Failure) -> Next {
     let failures = push.failures + 1;
-    report::trouble(cx, router, "ConfigRefused", &failure.message);
+    report::not_ready_with_event(cx, router, "ConfigRefused", &failure.message);
     if failures >= cx.config().max_retries {
         router.status.vm = Vm::RestartNeeded;
         return router.take(cx, "RUG-23", State::StopVm);
@@ -105,7 +105,7 @@ fn refused(cx: &Cx, router: &mut Router, push: &Push, failure: Failure) -> Next 
 
 /// The VM neither accepted nor refused its configuration. It is configured again, after a check whether it is alive.
 fn no_verdict(cx: &Cx, router: &mut Router, failure: Failure) -> Next {
-    report::trouble(cx, router, "NoVerdict", &failure.message);
+    report::not_ready_with_event(cx, router, "NoVerdict", &failure.message);
     router.status.vm = Vm::Up;
     router.status.queue.insert(0, Action::Update);
     router.take_failed(cx, "RUG-X08", State::CalcAction, failure)

@@ -59,7 +59,7 @@ fn wait(cx: &Cx, router: &mut Router, why: &str) -> Next {
 
 /// Gives up plugging: the VM must be replaced.
 fn restart(cx: &Cx, router: &mut Router, message: &str) -> Next {
-    report::trouble(cx, router, "ReplugFailed", message);
+    report::not_ready_with_event(cx, router, "ReplugFailed", message);
     router.status.vm = Vm::RestartNeeded;
     router.take(cx, "RUG-25", State::StopVm)
 }

@@ -25,7 +25,7 @@ pub(crate) fn not_ready(cx: &Cx, router: &mut Router, reason: &str, message: imp
 }
 
 /// Reports why the router is not ready because of an error, with a warning Event.
-pub(crate) fn trouble(cx: &Cx, router: &mut Router, reason: &str, message: &str) {
+pub(crate) fn not_ready_with_event(cx: &Cx, router: &mut Router, reason: &str, message: &str) {
     cx.event(EventType::Warning, reason, message);
     not_ready(cx, router, reason, message);
 }

@@ -29,7 +29,7 @@ async fn end(cx: &Cx, router: &mut Router, here: State, edges: [&str; 3]) -> Res
         Ok(true) => {}
         Ok(false) => return Ok(router.take_slowly(cx, again, here)),
         Err(failure) => {
-            report::trouble(cx, router, "DeleteFailed", &failure.message);
+            report::not_ready_with_event(cx, router, "DeleteFailed", &failure.message);
             return Ok(router.take_failed(cx, again, here, failure));
         }
     }
