@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Seconds, client, raw};
+use crate::thing_fixture::{Seconds, client, raw};
 use kube::Client;
 use polity_standalone::Store;
 use serde_json::{Value, json};

@@ -1,6 +1,6 @@
 //! Builtin kinds, discovery, and what is refused.
 
-use crate::common::{empty, raw, refusal, things, with_things};
+use crate::thing_fixture::{empty, raw, refusal, things, with_things};
 use k8s_openapi::api::{
     coordination::v1::Lease,
     core::v1::{ConfigMap, Node, Secret},
@@ -126,7 +126,7 @@ async fn a_node_keeps_spec_and_status_apart() {
 #[tokio::test]
 async fn what_is_not_done_is_refused_with_its_reason() {
     let client = with_things().await;
-    crate::common::create(&things(&client), "one", json!({})).await;
+    crate::thing_fixture::create(&things(&client), "one", json!({})).await;
     let one = "/apis/example.test/v1/namespaces/default/things/one";
     let all = "/apis/example.test/v1/namespaces/default/things";
     let pod = "/api/v1/namespaces/default/pods/p";
@@ -294,7 +294,7 @@ async fn bodies_that_make_no_sense_are_refused() {
         assert_eq!(raw(&client, "POST", crds, &[], &crd.to_string()).await.0, 422);
     }
     let patch = [("content-type", "application/merge-patch+json")];
-    crate::common::create(&things(&client), "one", json!({})).await;
+    crate::thing_fixture::create(&things(&client), "one", json!({})).await;
     for body in [
         "[]",
         "{\"metadata\": null}",

@@ -1,6 +1,6 @@
 //! Deletion: finalizers, owners, namespaces, kinds, pods.
 
-use crate::common::{create, raw, refusal, thing, thing_resource, things, with_things};
+use crate::thing_fixture::{create, raw, refusal, thing, thing_resource, things, with_things};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::{
     Api, ResourceExt,
@@ -443,9 +443,9 @@ async fn a_pod_on_a_node_ends_gracefully() {
 
 #[tokio::test]
 async fn a_grace_period_that_runs_is_only_ever_shortened() {
-    let seconds = crate::common::Seconds::default();
+    let seconds = crate::thing_fixture::Seconds::default();
     let store = polity_standalone::Store::in_memory(seconds.clock(), [7; 16]);
-    let client = crate::common::client(std::sync::Arc::new(store));
+    let client = crate::thing_fixture::client(std::sync::Arc::new(store));
     let pods: Api<Pod> = Api::namespaced(client.clone(), "default");
     let spec = json!({ "nodeName": "n1", "containers": [{ "name": "c", "image": "i" }] });
     let pod = json!({ "metadata": { "name": "p" }, "spec": spec });

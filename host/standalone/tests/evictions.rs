@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Seconds, client, define, empty, raw};
+use crate::thing_fixture::{Seconds, client, define, empty, raw};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::EvictParams};
 use polity_standalone::Store;
@@ -372,7 +372,7 @@ async fn a_budget_follows_its_pods_and_its_spec() {
 #[tokio::test]
 async fn controllers_that_are_here_say_how_many_pods_they_want() {
     let client = empty();
-    let mut crd = crate::common::thing_crd();
+    let mut crd = crate::thing_fixture::thing_crd();
     let spec = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     spec["properties"]["replicas"] = json!({ "type": "integer" });
     define(&client, crd).await;

@@ -2,7 +2,7 @@
 
 use std::{fs::File, path::Path, sync::Arc};
 
-use crate::common::{Events, Seconds, client, create, define, raw, refusal, thing_crd, things};
+use crate::thing_fixture::{Events, Seconds, client, create, define, raw, refusal, thing_crd, things};
 use kube::{
     Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, WatchParams},

@@ -1,6 +1,6 @@
 //! Lists: pages, selectors, tables.
 
-use crate::common::{create, raw, refusal, things, with_things};
+use crate::thing_fixture::{create, raw, refusal, things, with_things};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,

@@ -2,7 +2,6 @@
 
 mod budgets;
 mod builtins;
-mod common;
 mod deletions;
 mod evictions;
 mod keeping;
@@ -11,5 +10,6 @@ mod objects;
 mod odd_requests;
 mod schemas;
 mod serving;
+mod thing_fixture;
 mod volumes;
 mod watches;

@@ -1,6 +1,6 @@
 //! Objects through a real client: create, read, update, patch, delete.
 
-use crate::common::{Events, create, raw, refusal, thing, things, with_things};
+use crate::thing_fixture::{Events, create, raw, refusal, thing, things, with_things};
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams},
@@ -366,7 +366,7 @@ async fn an_object_needs_its_namespace() {
     let api = kube::Api::<kube::api::DynamicObject>::namespaced_with(
         client.clone(),
         "nowhere",
-        &crate::common::thing_resource(),
+        &crate::thing_fixture::thing_resource(),
     );
     let (code, message) = refusal(api.create(&PostParams::default(), &thing("one", json!({}))).await);
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Sends requests of every kind with odd values in every place. Each is answered, none with an internal
 //! error, and the next requests are served as before.
 
-use crate::common::{define, empty, raw, thing_crd};
+use crate::thing_fixture::{define, empty, raw, thing_crd};
 use kube::Client;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! CRDs, and the checks of objects by their schemas.
 
-use crate::common::{create, define, empty, raw, thing_crd, things, with_things};
+use crate::thing_fixture::{create, define, empty, raw, thing_crd, things, with_things};
 use serde_json::{Value, json};
 
 const THINGS: &str = "/apis/example.test/v1/namespaces/default/things";

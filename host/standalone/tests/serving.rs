@@ -2,7 +2,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use crate::common::{Events, Seconds, define, raw, refusal, thing_crd, things};
+use crate::thing_fixture::{Events, Seconds, define, raw, refusal, thing_crd, things};
 use bytes::Bytes;
 use http::Request;
 use http_body::Frame;

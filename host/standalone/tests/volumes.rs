@@ -1,6 +1,6 @@
 //! Volumes, claims and attachments: stored, selected, and kept as a drain expects them.
 
-use crate::common::{empty, raw, refusal};
+use crate::thing_fixture::{empty, raw, refusal};
 use k8s_openapi::api::{
     core::v1::{PersistentVolume, PersistentVolumeClaim, Pod},
     storage::v1::VolumeAttachment,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::common::{Events, Seconds, client, create, define, empty, raw, thing_crd, things, with_things};
+use crate::thing_fixture::{
+    Events, Seconds, client, create, define, empty, raw, thing_crd, things, with_things,
+};
 use http::Request;
 use kube::{
     ResourceExt as _,
