@@ -156,6 +156,8 @@ pub struct Health {
     pub acts: u64,
     /// The number of faults of the binding's policies.
     pub faults: u64,
+    /// The number of Events that were not written because too many of the same tenant waited.
+    pub events_dropped: u64,
     /// The last fault since the binding changed.
     pub last_fault: Option<LastFault>,
     /// The last wait of a retry policy that the host had to clamp since the binding changed, and the object that it

@@ -153,7 +153,8 @@ impl Controller {
     }
 
     /// Writes the Events of a pass, without those that the last pass of this key also had. So an Event is written
-    /// when a state begins, and not once a pass.
+    /// when a state begins, and not once a pass. If too many Events of the tenant queue wait already, new ones are
+    /// dropped.
     fn announce(&mut self, running: &Running, finished: &Finished) {
         let Running { frame, work, .. } = running;
         let mut events = finished.ended.events.clone();
@@ -174,21 +175,27 @@ impl Controller {
             return;
         };
         for event in events.into_iter().filter(|event| !last.contains(event)) {
-            if self.lease.covers(self.now, CLUSTER_LONGEST) {
-                let write = Write::Event {
-                    object: current.reference(),
-                    uid: current.uid().to_owned(),
-                    event,
-                    now: self.now.unix,
-                };
-                self.call(
-                    &frame.tenant_queue,
-                    &frame.binding,
-                    Target::Nobody,
-                    Call::Write(write),
-                    CLUSTER_LONGEST,
-                );
+            if !self.lease.covers(self.now, CLUSTER_LONGEST) {
+                continue;
             }
+            if !self.rooms.takes_event(&frame.tenant_queue) {
+                let health = self.health.entry(frame.key.binding.clone()).or_default();
+                health.events_dropped += 1;
+                continue;
+            }
+            let write = Write::Event {
+                object: current.reference(),
+                uid: current.uid().to_owned(),
+                event,
+                now: self.now.unix,
+            };
+            self.call(
+                &frame.tenant_queue,
+                &frame.binding,
+                Target::Nobody,
+                Call::Write(write),
+                CLUSTER_LONGEST,
+            );
         }
     }
 }

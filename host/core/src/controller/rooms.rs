@@ -5,7 +5,7 @@
 //! ends. A tenant queue that was idle begins at the virtual time of the others, so that no tenant queue saves up
 //! turns. No tenant queue fills a room, so that a new one finds a place that is free or soon free.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +35,9 @@ const TINY_TEXT: u64 = 2 << 10;
 const REMEMBERS: u64 = 64;
 /// A room with more tenant queues than this forgets those that are idle.
 const REMEMBERED: usize = 1_024;
+/// The most Events of a tenant queue that wait: those of sixteen passes that each say as much as a pass may. Policies can
+/// say more than the API server takes, and the writes of the tenant queue wait behind its Events.
+const EVENTS: usize = 256;
 
 /// What is shared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,10 +132,16 @@ pub(crate) enum Waiter {
 pub(crate) struct Rooms {
     sizes: RoomSizes,
     rooms: BTreeMap<Room, Places>,
+    /// Where each pass waits. So a pass that ends leaves its queues without a look at the other waiters.
+    waiting: BTreeMap<PassId, BTreeMap<Ticket, (Room, Arc<str>)>>,
+    last_ticket: Ticket,
     /// Places that are kept for passes while they check again whether they may write.
     kept: BTreeMap<PassId, Reservation>,
     guards: Guards,
 }
+
+/// The number of a waiter. Those of a tenant queue are served in the order of their numbers.
+type Ticket = u64;
 
 #[derive(Debug)]
 struct Places {
@@ -154,7 +163,9 @@ struct TenantQueue {
     spent: u64,
     /// The fuel that its next step is expected to take.
     expected: u64,
-    waiting: VecDeque<Waiter>,
+    waiting: BTreeMap<Ticket, Waiter>,
+    /// The Events among the waiters.
+    events: BTreeSet<Ticket>,
 }
 
 /// The room in which a call takes a place. Calls for the lease have none: waiting could lose the lease.
@@ -245,7 +256,20 @@ impl Rooms {
             order: BTreeSet::new(),
         });
         places.capacity = capacity;
-        places.push(queue, waiter);
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        if let Some(pass) = waiter.pass() {
+            let of_pass = self.waiting.entry(pass).or_default();
+            of_pass.insert(ticket, (room.clone(), queue.clone()));
+        }
+        places.push(queue, ticket, waiter);
+    }
+
+    /// Whether another Event of a tenant queue may wait for its write.
+    pub(super) fn takes_event(&self, queue: &Arc<str>) -> bool {
+        let writes = self.rooms.get(&Room::Writes);
+        let of_queue = writes.and_then(|places| places.queues.get(queue));
+        of_queue.is_none_or(|of_queue| of_queue.events.len() < EVENTS)
     }
 
     fn capacity(&self, room: &Room, binding: &Binding) -> u64 {
@@ -262,13 +286,27 @@ impl Rooms {
     pub(crate) fn next(&mut self, room: &Room) -> Option<(Reservation, Waiter)> {
         let places = self.rooms.get(room)?;
         let is_ready = |name: &&Arc<str>| {
-            let head = places.queues.get(*name).and_then(|queue| queue.waiting.front());
-            head.is_some_and(|head| places.takes(room, name, cost(head), places.capacity, self))
+            let head = places.queues.get(*name).and_then(TenantQueue::first);
+            head.is_some_and(|(_, head)| places.takes(room, name, cost(head), places.capacity, self))
         };
         let name = places.order.iter().map(|(_, name)| name).find(is_ready)?.clone();
+        let ticket = places.queues.get(&name)?.first()?.0;
         let places = self.rooms.get_mut(room)?;
-        let waiter = places.pop(&name)?;
-        Some((places.take(room, &name, cost(&waiter)), waiter))
+        let waiter = places.remove(&name, ticket)?;
+        let reservation = places.take(room, &name, cost(&waiter));
+        if let Some(pass) = waiter.pass() {
+            self.waits_no_more(pass, ticket);
+        }
+        Some((reservation, waiter))
+    }
+
+    fn waits_no_more(&mut self, pass: PassId, ticket: Ticket) {
+        if let Some(of_pass) = self.waiting.get_mut(&pass) {
+            of_pass.remove(&ticket);
+            if of_pass.is_empty() {
+                self.waiting.remove(&pass);
+            }
+        }
     }
 
     /// Takes the place that was kept for a pass, if it was in this room.
@@ -303,7 +341,11 @@ impl Rooms {
 
     /// Removes the waiters of a pass and gives back the place that was kept for it. Returns the room of that place.
     pub(crate) fn forget(&mut self, pass: PassId) -> Option<Room> {
-        self.drop_waiters(|waiter| waiter.pass() == Some(pass));
+        for (ticket, (room, queue)) in self.waiting.remove(&pass).unwrap_or_default() {
+            if let Some(places) = self.rooms.get_mut(&room) {
+                places.remove(&queue, ticket);
+            }
+        }
         self.give_back_kept(pass)
     }
 
@@ -316,14 +358,11 @@ impl Rooms {
 
     /// The passes that wait for a place, each with its room.
     pub(super) fn waiting(&self) -> BTreeMap<PassId, &Room> {
-        let queued = |places: &Places| {
-            let waiters = places.queues.values().flat_map(|queue| &queue.waiting);
-            waiters.filter_map(Waiter::pass).collect::<Vec<_>>()
-        };
-        let rooms = self.rooms.iter();
-        rooms
-            .flat_map(|(room, places)| queued(places).into_iter().map(move |pass| (pass, room)))
-            .collect()
+        let waiting = self.waiting.iter().flat_map(|(pass, of_pass)| {
+            let rooms = of_pass.values().map(|(room, _)| room);
+            rooms.max().map(|room| (*pass, room))
+        });
+        waiting.collect()
     }
 
     /// Removes the cloud rooms of bindings that are gone, once no call is in flight or waits in them.
@@ -336,39 +375,23 @@ impl Rooms {
 
     /// Whether an Event waits for a place.
     pub(super) fn has_events(&self) -> bool {
-        let is_event = |waiter: &Waiter| {
-            matches!(
-                waiter,
-                Waiter::Call {
-                    target: Target::Nobody,
-                    ..
-                }
-            )
-        };
-        let queues = self.rooms.values().flat_map(|places| places.queues.values());
-        queues.flat_map(|queue| &queue.waiting).any(is_event)
+        let mut queues = self.rooms.values().flat_map(|places| places.queues.values());
+        queues.any(|queue| !queue.events.is_empty())
     }
 
     /// Drops the Events that wait.
     pub(super) fn drop_events(&mut self) {
-        self.drop_waiters(|waiter| {
-            matches!(
-                waiter,
-                Waiter::Call {
-                    target: Target::Nobody,
-                    ..
-                }
-            )
-        });
-    }
-
-    fn drop_waiters(&mut self, which: impl Fn(&Waiter) -> bool) {
         for places in self.rooms.values_mut() {
-            for queue in places.queues.values_mut() {
-                queue.waiting.retain(|waiter| !which(waiter));
+            let queues = places.queues.iter();
+            let waiting = queues.filter(|(_, queue)| !queue.events.is_empty());
+            let waiting: Vec<(Arc<str>, BTreeSet<Ticket>)> = waiting
+                .map(|(name, queue)| (name.clone(), queue.events.clone()))
+                .collect();
+            for (name, events) in waiting {
+                for ticket in events {
+                    places.remove(&name, ticket);
+                }
             }
-            let Places { queues, order, .. } = places;
-            order.retain(|(_, name)| queues.get(name).is_some_and(|queue| !queue.waiting.is_empty()));
         }
     }
 }
@@ -385,6 +408,23 @@ impl Waiter {
             } => Some(*pass),
             Waiter::Call { .. } => None,
         }
+    }
+
+    fn is_event(&self) -> bool {
+        matches!(
+            self,
+            Waiter::Call {
+                target: Target::Nobody,
+                ..
+            }
+        )
+    }
+}
+
+impl TenantQueue {
+    fn first(&self) -> Option<(Ticket, &Waiter)> {
+        let (ticket, waiter) = self.waiting.first_key_value()?;
+        Some((*ticket, waiter))
     }
 }
 
@@ -432,7 +472,7 @@ impl Places {
         self.in_use + size <= capacity && has_share && leaves_a_thread
     }
 
-    fn push(&mut self, name: &Arc<str>, waiter: Waiter) {
+    fn push(&mut self, name: &Arc<str>, ticket: Ticket, waiter: Waiter) {
         let queue = self.queues.entry(name.clone()).or_default();
         if queue.waiting.is_empty() {
             if queue.in_use == 0 {
@@ -440,12 +480,16 @@ impl Places {
             }
             self.order.insert((queue.spent, name.clone()));
         }
-        queue.waiting.push_back(waiter);
+        if waiter.is_event() {
+            queue.events.insert(ticket);
+        }
+        queue.waiting.insert(ticket, waiter);
     }
 
-    fn pop(&mut self, name: &Arc<str>) -> Option<Waiter> {
+    fn remove(&mut self, name: &Arc<str>, ticket: Ticket) -> Option<Waiter> {
         let queue = self.queues.get_mut(name)?;
-        let waiter = queue.waiting.pop_front()?;
+        let waiter = queue.waiting.remove(&ticket)?;
+        queue.events.remove(&ticket);
         if queue.waiting.is_empty() {
             self.order.remove(&(queue.spent, name.clone()));
         }
@@ -782,12 +826,29 @@ mod tests {
         assert_eq!(house.rooms.waiting().keys().collect::<Vec<_>>(), [&PassId(3)]);
         assert_eq!(house.rooms.forget(PassId(3)), None);
         assert_eq!(house.rooms.forget(PassId(1)), Some(Room::Reads));
-        assert!(house.begin().is_empty());
+        assert!(house.begin().is_empty() && house.rooms.waiting.is_empty());
         assert!(
             house
                 .rooms
                 .has_place(&house.room, &"b".into(), &house.binding, PassId(9))
         );
+    }
+
+    #[test]
+    fn it_is_known_where_each_pass_waits_and_no_more_once_it_is_served() {
+        let mut house = House::of(Room::Writes, RoomSizes::default());
+        house.come("a", 14);
+        let known = |house: &House| house.rooms.waiting.keys().map(|pass| pass.0).collect::<Vec<_>>();
+        assert_eq!(house.begin().len(), 12);
+        assert_eq!(known(&house), [13, 14]);
+        let cloud = Room::Cloud("b".into());
+        let waiter = Waiter::Change(PassId(14));
+        house.rooms.enqueue(&cloud, &"a".into(), &house.binding, waiter);
+        assert_eq!(house.rooms.waiting[&PassId(14)].len(), 2);
+        house.rooms.forget(PassId(14));
+        assert_eq!(known(&house), [13]);
+        assert!(house.rooms.next(&cloud).is_none());
+        assert!(house.rooms.rooms[&cloud].order.is_empty());
     }
 
     #[test]
