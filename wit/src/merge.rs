@@ -6,7 +6,7 @@
 //! publishes by these rules, and the test kit of the SDK uses them too.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
@@ -61,21 +61,40 @@ pub struct Leaf<'a> {
     pub wanted: Option<Cow<'a, Value>>,
 }
 
-impl Leaf<'_> {
-    /// This value in another version of the object.
-    pub fn find<'b>(&self, object: &'b Value) -> Option<&'b Value> {
+/// Another version of the object, in which edited values are looked up. The elements of one list follow each
+/// other, so the list that was read last is kept.
+pub struct Present<'a> {
+    object: &'a Value,
+    /// The path of that list, and its elements by key; of two with one key the first.
+    list: Option<(String, BTreeMap<String, &'a Value>)>,
+}
+
+impl<'a> Present<'a> {
+    /// A version of the object.
+    pub fn new(object: &'a Value) -> Self {
+        Present { object, list: None }
+    }
+
+    /// The value that an edit changes, as it is in this version.
+    pub fn find(&mut self, leaf: &Leaf<'_>) -> Option<&'a Value> {
+        let Some((path, key)) = &leaf.list else {
+            return reach(self.object, &leaf.path).value();
+        };
         match &self.list {
-            None => reach(object, &self.path).value(),
-            Some((path, key)) => {
-                let name = path.rsplit('.').next().unwrap_or(path);
-                match reach(object, path) {
-                    Reached::There(Value::Array(elements)) => {
-                        elements.iter().find(|e| element_key(name, e) == *key)
-                    }
-                    other => other.value(),
-                }
-            }
+            Some((last, elements)) if last == path => return elements.get(key).copied(),
+            _ => {}
         }
+        let Reached::There(Value::Array(elements)) = reach(self.object, path) else {
+            return reach(self.object, path).value();
+        };
+        let name = path.rsplit('.').next().unwrap_or(path);
+        let mut by_key = BTreeMap::new();
+        for element in elements {
+            by_key.entry(element_key(name, element)).or_insert(element);
+        }
+        let found = by_key.get(key).copied();
+        self.list = Some((path.clone(), by_key));
+        found
     }
 }
 
@@ -154,26 +173,50 @@ fn element_key(list: &str, element: &Value) -> String {
     }
 }
 
-/// The elements of a list by key. `None` if the list does not merge by key: because of its name, or because
-/// an element has no key or the key of another element. An absent or null list has no elements.
-pub fn keyed<'a>(list: &str, value: Option<&'a Value>) -> Option<Vec<(String, &'a Value)>> {
-    if !is_keyed(list) {
-        return None;
-    }
-    let elements: Vec<(String, &Value)> = match value {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(elements)) => elements
-            .iter()
-            .map(|element| (element_key(list, element), element))
-            .collect(),
-        Some(_) => return None,
-    };
-    let keys: BTreeSet<&str> = elements.iter().map(|(key, _)| key.as_str()).collect();
-    (keys.len() == elements.len() && !keys.contains("")).then_some(elements)
+/// The elements of a list that merges by key. A patch may hold a hundred thousand of them, so nothing looks for
+/// one among all.
+struct Keyed<'a> {
+    elements: Vec<(String, &'a Value)>,
+    /// The places of the elements, sorted by their keys.
+    by_key: Vec<usize>,
 }
 
-fn find<'a>(all: &[(String, &'a Value)], key: &str) -> Option<&'a Value> {
-    all.iter().find(|(k, _)| k == key).map(|(_, element)| *element)
+impl<'a> Keyed<'a> {
+    /// `None` if the list does not merge by key: because of its name, or because an element has no key or the key
+    /// of another element. An absent or null list has no elements.
+    fn new(list: &str, value: Option<&'a Value>) -> Option<Self> {
+        if !is_keyed(list) {
+            return None;
+        }
+        let elements: Vec<(String, &Value)> = match value {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(elements)) => elements
+                .iter()
+                .map(|element| (element_key(list, element), element))
+                .collect(),
+            Some(_) => return None,
+        };
+        let mut by_key: Vec<usize> = (0..elements.len()).collect();
+        by_key.sort_by_key(|place| elements[*place].0.as_str());
+        let is_twice = by_key
+            .windows(2)
+            .any(|two| elements[two[0]].0 == elements[two[1]].0);
+        let is_nameless = by_key.first().is_some_and(|first| elements[*first].0.is_empty());
+        (!is_twice && !is_nameless).then_some(Keyed { elements, by_key })
+    }
+
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        let found = self
+            .by_key
+            .binary_search_by(|place| self.elements[*place].0.as_str().cmp(key));
+        found.ok().map(|at| self.elements[self.by_key[at]].1)
+    }
+}
+
+/// Whether a list merges by key: it has such a name, and each element has a key of its own. An absent or null list
+/// has no elements.
+pub fn merges_by_key(list: &str, value: Option<&Value>) -> bool {
+    Keyed::new(list, value).is_some()
 }
 
 /// The values that a patch writes, each with its value in the snapshot and its wanted value.
@@ -182,19 +225,8 @@ pub fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: 
     for (name, wanted) in fields {
         let path = join(path, name);
         let base = base.and_then(|b| b.get(name)).filter(|b| !b.is_null());
-        if let (Some(old), Some(new)) = (keyed(name, base), keyed(name, Some(wanted))) {
-            let changed = new
-                .iter()
-                .filter(|(key, element)| find(&old, key) != Some(element));
-            let removed = old.iter().filter(|(key, _)| find(&new, key).is_none());
-            for (key, _) in changed.chain(removed) {
-                found(Leaf {
-                    path: format!("{path}[{key}]"),
-                    list: Some((path.clone(), key.clone())),
-                    base: find(&old, key),
-                    wanted: find(&new, key).map(Cow::Borrowed),
-                });
-            }
+        if let (Some(old), Some(new)) = (Keyed::new(name, base), Keyed::new(name, Some(wanted))) {
+            elements(&path, &old, &new, found);
             continue;
         }
         let stands_in_the_way = base.filter(|base| !base.is_object());
@@ -224,13 +256,30 @@ pub fn leaves<'a>(path: &str, patch: &'a Value, base: Option<&'a Value>, found: 
     }
 }
 
+/// The elements of a list that are changed, added or removed.
+fn elements<'a>(path: &str, old: &Keyed<'a>, new: &Keyed<'a>, found: &mut dyn FnMut(Leaf<'a>)) {
+    let changed = new
+        .elements
+        .iter()
+        .filter(|(key, element)| old.get(key) != Some(element));
+    let removed = old.elements.iter().filter(|(key, _)| new.get(key).is_none());
+    for (key, _) in changed.chain(removed) {
+        found(Leaf {
+            path: format!("{path}[{key}]"),
+            list: Some((path.to_owned(), key.clone())),
+            base: old.get(key),
+            wanted: new.get(key).map(Cow::Borrowed),
+        });
+    }
+}
+
 /// Merges a patch against `base` into the present value. `name` is the name of the field; it decides which
 /// lists merge by key.
 pub fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Value) {
     let lists = (
-        keyed(name, base),
-        keyed(name, Some(patch)),
-        keyed(name, Some(current)),
+        Keyed::new(name, base),
+        Keyed::new(name, Some(patch)),
+        Keyed::new(name, Some(current)),
     );
     if let (Some(old), Some(new), Some(held)) = lists {
         *current = merged_list(&old, &new, &held);
@@ -272,7 +321,7 @@ pub fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Valu
 fn is_value(name: &str, wanted: &Value) -> bool {
     match wanted {
         Value::Object(fields) => fields.is_empty(),
-        _ => keyed(name, Some(wanted)).is_none(),
+        _ => !merges_by_key(name, Some(wanted)),
     }
 }
 
@@ -286,17 +335,17 @@ fn is_nothing(value: &Value) -> bool {
 
 /// The held elements, without those that were removed from `old` to `new`, and with those that were changed
 /// or added.
-fn merged_list(old: &[(String, &Value)], new: &[(String, &Value)], held: &[(String, &Value)]) -> Value {
+fn merged_list(old: &Keyed<'_>, new: &Keyed<'_>, held: &Keyed<'_>) -> Value {
     let mut merged: Vec<Value> = Vec::new();
-    for (key, element) in held {
-        match (find(old, key), find(new, key)) {
+    for (key, element) in &held.elements {
+        match (old.get(key), new.get(key)) {
             (Some(_), None) => {}
             (before, Some(after)) if before != Some(after) => merged.push(after.clone()),
             _ => merged.push((*element).clone()),
         }
     }
-    for (key, element) in new {
-        if find(held, key).is_none() && find(old, key) != Some(element) {
+    for (key, element) in &new.elements {
+        if held.get(key).is_none() && old.get(key) != Some(element) {
             merged.push((*element).clone());
         }
     }
@@ -360,6 +409,45 @@ mod tests {
                 ("status.conditions[New]", false),
                 ("status.list", false),
             ]
+        );
+    }
+
+    #[test]
+    fn a_list_of_a_hundred_thousand_elements_is_read_without_looking_for_each_among_all() {
+        // Looked for one by one, these would take ten thousand million comparisons.
+        let names =
+            |from: usize| -> Vec<String> { (from..from + 100_000).map(|n| format!("f{n}")).collect() };
+        let snapshot = json!({"metadata": {"finalizers": names(0)}});
+        let patch = json!({"metadata": {"finalizers": names(50_000)}});
+        let found = edits(&snapshot, &patch);
+        assert_eq!(found.iter().filter(|edit| edit.removes).count(), 50_000);
+        assert_eq!(found.len(), 100_000);
+        let desired = onto(&snapshot, &patch, &snapshot);
+        assert_eq!(desired["metadata"]["finalizers"], json!(names(50_000)));
+        let (mut present, mut unchanged) = (Present::new(&snapshot), 0);
+        leaves("", &patch, Some(&snapshot), &mut |leaf| {
+            unchanged += usize::from(present.find(&leaf) == leaf.base);
+        });
+        assert_eq!(unchanged, 100_000);
+    }
+
+    #[test]
+    fn an_edit_is_found_in_another_version_of_the_object() {
+        let snapshot = json!({"status": {"conditions": [{"type": "A"}, {"type": "B"}], "phase": "x"}});
+        let patch = json!({"status": {"conditions": [{"type": "A", "n": 1}], "phase": "y"}});
+        let other = json!({"status": {"conditions": [{"type": "B", "n": 2}, {"type": "B"}], "phase": null}});
+        let found = |object: &Value| {
+            let (mut present, mut found) = (Present::new(object), Vec::new());
+            leaves("", &patch, Some(&snapshot), &mut |leaf| {
+                found.push(present.find(&leaf).cloned());
+            });
+            found
+        };
+        assert_eq!(found(&other), [None, Some(json!({"type": "B", "n": 2})), None]);
+        let in_the_way = json!({"status": "text"});
+        assert_eq!(
+            found(&in_the_way),
+            [Some(json!("text")), Some(json!("text")), Some(json!("text"))]
         );
     }
 

@@ -19,10 +19,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use acts::{check_act, minted, minted_token};
-pub(crate) use asks::shown;
 pub use asks::{Admitted, check_question};
+pub(crate) use asks::{check_parsed, shown};
 pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};
 pub use load::{check_definition, check_load};
+use polity_kube_rules::names::LONGEST_SUBDOMAIN;
 pub use polity_kube_rules::names::is_wellformed;
 pub use refusal::{Named, Refusal, Ungranted};
 
@@ -268,6 +269,7 @@ fn operation<'a>(
     name: &str,
     fits: fn(OperationEffect) -> bool,
 ) -> Result<&'a Operation, Refusal> {
+    check_word(name)?;
     if !grants.covers_operation(name) {
         return Err(Ungranted::Operation(name.to_owned()).into());
     }
@@ -326,8 +328,22 @@ fn no_name(name: &str) -> Failure {
 }
 
 fn check_reference(object: &ObjectRef) -> Result<(), Refusal> {
-    closed(&object.kind)?;
+    check_kind(&object.kind)?;
     Ok(check_names(object)?)
+}
+
+fn check_kind(kind: &Kind) -> Result<(), Refusal> {
+    check_word(&kind.api_version)?;
+    check_word(&kind.kind)?;
+    Ok(closed(kind)?)
+}
+
+/// Refuses a word that is longer than any name: hosts keep such words in refusals, locks and watches.
+fn check_word(word: &str) -> Result<(), Failure> {
+    match word.len() > LONGEST_SUBDOMAIN {
+        true => Err(no_name(word)),
+        false => Ok(()),
+    }
 }
 
 fn namespace_reached(granted: Option<&[String]>, own: Option<&str>, asked: Option<&str>) -> bool {
@@ -347,8 +363,8 @@ fn reaches(grant: &KindGrant, own: Option<&str>, namespace: Option<&str>, name: 
         (None, _) => true,
     };
     // Cluster-scoped objects belong to no namespace. A grant covers them only with a name, a relation, or
-    // namespaces.
-    let is_own = name.is_none()
+    // namespaces. A primary in no namespace has none of its own to list in.
+    let is_own = (name.is_none() && own.is_some())
         || namespace.is_some()
         || grant.namespaces.is_some()
         || grant.name.is_some()

@@ -3,13 +3,15 @@
 //! A patch is compared with the snapshot that the pass saw, by the rules of the contract's `merge`. The result is
 //! written as JSON merge patches, on the condition that the object still has the known version.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
 
 pub use crate::contract::merge::{EditPath, declares};
 pub use polity_kube_rules::merge_patch::apply;
 use serde_json::{Map, Value, json};
 
-use crate::contract::merge::{keyed, leaves, merge, remove};
+use crate::contract::merge::{Present, leaves, merge, merges_by_key, remove};
+use crate::object::Object;
 use crate::tree::Tree;
 
 /// The parts of a publication, in the order in which they are written.
@@ -27,22 +29,46 @@ pub enum Part {
 /// The changes that a pass wants for its primary.
 #[derive(Clone, Debug)]
 pub struct Edits {
-    snapshot: Arc<Value>,
+    snapshot: Snapshot,
     patch: Value,
+}
+
+/// The object that a pass saw. Most passes change nothing of it, and an object may be large, so its tree is made
+/// when it is first needed.
+#[derive(Clone, Debug)]
+enum Snapshot {
+    Object(Object, OnceLock<Arc<Value>>),
+    Tree(Arc<Value>),
 }
 
 impl Edits {
     /// Takes a merge patch for this snapshot.
     pub fn new(snapshot: Value, patch: Value) -> Self {
         Edits {
-            snapshot: Arc::new(snapshot),
+            snapshot: Snapshot::Tree(Arc::new(snapshot)),
+            patch,
+        }
+    }
+
+    /// Takes a merge patch for this object.
+    pub fn of(object: &Object, patch: Value) -> Self {
+        Edits {
+            snapshot: Snapshot::Object(object.clone(), OnceLock::new()),
             patch,
         }
     }
 
     /// The object that the pass saw.
     pub fn snapshot(&self) -> &Arc<Value> {
-        &self.snapshot
+        match &self.snapshot {
+            Snapshot::Object(object, tree) => tree.get_or_init(|| Arc::new(object.tree())),
+            Snapshot::Tree(tree) => tree,
+        }
+    }
+
+    /// Whether the patch contains nothing.
+    pub fn is_empty(&self) -> bool {
+        self.patch.as_object().is_some_and(Map::is_empty)
     }
 
     /// The patch, to be changed.
@@ -52,25 +78,30 @@ impl Edits {
 
     /// These edits and those of another policy for the same snapshot. Their declared write paths do not overlap.
     pub fn and(self, other: &Edits) -> Self {
-        let mut both = Value::clone(&self.snapshot);
+        let mut both = Value::clone(self.snapshot());
         for edits in [&self, other] {
-            merge("", &edits.patch, Some(&self.snapshot), &mut both);
+            merge("", &edits.patch, Some(self.snapshot()), &mut both);
         }
-        let patch = diff(&self.snapshot, &both).unwrap_or_else(|| json!({}));
+        let patch = diff(self.snapshot(), &both).unwrap_or_else(|| json!({}));
         Edits { patch, ..self }
     }
 
     /// The present object with these edits applied.
     pub fn onto(&self, current: &Value) -> Value {
         let mut desired = current.clone();
-        merge("", &self.patch, Some(&self.snapshot), &mut desired);
+        if !self.is_empty() {
+            merge("", &self.patch, Some(self.snapshot()), &mut desired);
+        }
         desired
     }
 
     /// The paths of the values that the edits write, element by element, and whether they remove the value.
     pub fn paths(&self) -> Vec<(EditPath, bool)> {
         let mut paths = Vec::new();
-        leaves("", &self.patch, Some(&self.snapshot), &mut |leaf| {
+        if self.is_empty() {
+            return paths;
+        }
+        leaves("", &self.patch, Some(self.snapshot()), &mut |leaf| {
             paths.push((leaf.path, leaf.wanted.is_none()))
         });
         paths
@@ -79,8 +110,9 @@ impl Edits {
     /// The paths of edited values that another writer has changed since the snapshot.
     pub fn conflicts(&self, fresh: &Value) -> Vec<EditPath> {
         let mut conflicts = Vec::new();
-        leaves("", &self.patch, Some(&self.snapshot), &mut |leaf| {
-            let now = leaf.find(fresh);
+        let mut present = Present::new(fresh);
+        leaves("", &self.patch, Some(self.snapshot()), &mut |leaf| {
+            let now = present.find(&leaf);
             if now != leaf.base && now != leaf.wanted.as_deref() {
                 conflicts.push(leaf.path);
             }
@@ -152,7 +184,8 @@ pub fn change(part: Part, now: &Value, desired: &Value) -> Option<Value> {
             .map(|status| json!({"status": status}))
         }
         Part::Finalizer => {
-            let (held, wanted) = (finalizers(now), finalizers(desired));
+            let held = finalizers(now);
+            let wanted: BTreeSet<&str> = finalizers(desired).into_iter().collect();
             let kept: Vec<&str> = held.iter().copied().filter(|f| wanted.contains(f)).collect();
             (kept.len() < held.len()).then(|| json!({"metadata": {"finalizers": kept}}))
         }
@@ -167,8 +200,10 @@ fn finalizers(object: &Value) -> Vec<&str> {
 /// The present finalizers, and those to be added. The removal of finalizers is a later part.
 fn kept_finalizers(now: &Value, desired: &Value) -> Vec<Value> {
     let held = finalizers(now);
-    let added = finalizers(desired);
-    let new = added.iter().filter(|f| !held.contains(f));
+    // An object may have as many as its size allows.
+    let known: BTreeSet<&str> = held.iter().copied().collect();
+    let wanted = finalizers(desired);
+    let new = wanted.iter().filter(|f| !known.contains(*f));
     held.iter().chain(new).map(|f| json!(f)).collect()
 }
 
@@ -207,8 +242,7 @@ pub fn misshapen(patch: &Value, removes: bool) -> Option<String> {
         let fields = value.as_object();
         fields.is_some_and(|fields| fields.values().all(|v| v.is_string() || v.is_null()))
     };
-    let list =
-        |name: &'static str| move |value: &Value| value.is_array() && keyed(name, Some(value)).is_some();
+    let list = |name: &'static str| move |value: &Value| value.is_array() && merges_by_key(name, Some(value));
     wrong(&["metadata"], &Value::is_object, "an object")
         .or_else(|| wrong(&["metadata", "labels"], &texts, "an object of texts"))
         .or_else(|| wrong(&["metadata", "annotations"], &texts, "an object of texts"))

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-use polity_kube_rules::fields::FieldSelector;
+use polity_kube_rules::fields::{FieldSelector, Requirement};
 use polity_kube_rules::labels::LabelSelector;
 use serde_json::Value;
 
@@ -57,6 +57,12 @@ impl Selection {
                 by_labels.is_none_or(|by| by.matches_labels(labels().borrow()))
                     && by_fields.is_none_or(|by| by.matches_text(object.json()))
             })
+    }
+
+    /// The requirements of the field selector.
+    pub(crate) fn fields(&self) -> &[Requirement] {
+        let fields = self.0.as_ref().and_then(|selectors| selectors.fields.as_ref());
+        fields.map_or(&[], FieldSelector::requirements)
     }
 
     /// A label that all selected objects have, with its value; `None` if the selectors name none.

@@ -8,7 +8,7 @@ use super::asks::at_home;
 use super::guarded::{Change, check_guarded, host_conditions};
 use super::{
     Grants, MINTED, Refusal, Target, Ungranted, Verb, check_reference, check_relation, check_sealed,
-    operation,
+    check_word, operation,
 };
 use crate::binding::{Binding, KindGrant, MintGrant};
 use crate::catalogue::{Operation, OperationEffect, SecretRef};
@@ -155,6 +155,7 @@ fn check_patch<'a>(
 }
 
 fn check_mint(grants: &Grants, act: &Mint) -> Result<(), Refusal> {
+    check_word(&act.kind)?;
     let grant = minted(grants, &act.kind).ok_or_else(|| Ungranted::Mint(act.kind.clone()))?;
     let longest = millis(grant.longest_ttl());
     match act.ttl {

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use polity_kube_rules::fields::FieldSelector;
+use polity_kube_rules::fields::Requirement;
 use serde_json::Value;
 
 use super::{
-    Grants, Refusal, Target, Ungranted, Verb, check_names, check_reference, check_sealed, closed, operation,
+    Grants, Refusal, Target, Ungranted, Verb, check_kind, check_names, check_reference, check_sealed,
+    check_word, operation,
 };
 use crate::binding::{Binding, KindGrant};
 use crate::call::{KEPT_METADATA, Scope};
@@ -36,6 +37,17 @@ pub fn check_question(
     primary: Option<&Object>,
     question: &Question,
 ) -> Result<Admitted, Refusal> {
+    check_parsed(binding, role, primary, question, None)
+}
+
+/// Checks a question whose selectors may have been parsed before: a pass that begins asks all that the last one used.
+pub(crate) fn check_parsed(
+    binding: &Binding,
+    role: Role,
+    primary: Option<&Object>,
+    question: &Question,
+    parsed: Option<&Selection>,
+) -> Result<Admitted, Refusal> {
     check_size(question)?;
     at_home(cluster_of(question))?;
     let own = primary.and_then(Object::namespace);
@@ -50,7 +62,10 @@ pub fn check_question(
             let scope = scope(grant, own, object.namespace.as_deref(), None);
             Ok(Admitted::Watch(grant.clone(), scope, Selection::default()))
         }
-        Question::Objects(query) => list(grants, own, query, Selection::of(question)?),
+        Question::Objects(query) => {
+            let parsed = parsed.map_or_else(|| Selection::of(question), |parsed| Ok(parsed.clone()));
+            list(grants, own, query, parsed?)
+        }
         Question::Secret(object) => {
             check_names(object)?;
             match grants.covers_secret(own, object.namespace.as_deref(), &object.name) {
@@ -64,8 +79,13 @@ pub fn check_question(
             check_sealed(grants, primary, operation, call.arguments.tree(&call.operation)?)?;
             Ok(Admitted::Call)
         }
-        Question::Lock(name) if grants.covers_lock(name) => Ok(Admitted::Call),
-        Question::Lock(name) => Err(Ungranted::Lock(name.clone()).into()),
+        Question::Lock(name) => {
+            check_word(name)?;
+            match grants.covers_lock(name) {
+                true => Ok(Admitted::Call),
+                false => Err(Ungranted::Lock(name.clone()).into()),
+            }
+        }
         Question::Credential(plan) => match grants.credential && role == Role::Identity {
             true => {
                 check_plan(binding, primary, plan.tree("credential")?)?;
@@ -95,7 +115,7 @@ fn list(
     query: &ListQuery,
     selection: Selection,
 ) -> Result<Admitted, Refusal> {
-    closed(&query.kind)?;
+    check_kind(&query.kind)?;
     if query.page.is_some() {
         let message = format!("list {}: this host serves no pages of lists", query.kind.kind);
         return Err(Failure::new(Code::Unimplemented, message).into());
@@ -107,7 +127,7 @@ fn list(
     let grant = grants
         .admits(Verb::Ask, &query.kind, own, &target)
         .ok_or_else(|| Ungranted::List(query.kind.kind.clone()))?;
-    if let Some(field) = hidden_field(grant, query) {
+    if let Some(field) = hidden_field(grant, &selection) {
         let kind = query.kind.kind.clone();
         return Err(Ungranted::Selection { kind, field }.into());
     }
@@ -117,13 +137,13 @@ fn list(
     let namespace = query.namespace.as_deref().or(own.filter(|_| own_only));
     Ok(Admitted::Watch(
         grant.clone(),
-        scope(grant, own, namespace, node_of(query)),
+        scope(grant, own, namespace, node_of(query, &selection)),
         selection,
     ))
 }
 
 /// A field that a list selects by although the grant does not show it. The selection would disclose its value.
-fn hidden_field(grant: &KindGrant, query: &ListQuery) -> Option<String> {
+fn hidden_field(grant: &KindGrant, selection: &Selection) -> Option<String> {
     let shown = grant.fields.as_ref()?;
     let is_shown = |field: &str| {
         let within = |path: &String| {
@@ -132,11 +152,7 @@ fn hidden_field(grant: &KindGrant, query: &ListQuery) -> Option<String> {
         };
         IDENTITY.contains(&field) || shown.iter().any(within)
     };
-    let selector: FieldSelector = query.field_selector.as_deref()?.parse().ok()?;
-    let mut fields = selector
-        .requirements()
-        .iter()
-        .map(|requirement| &requirement.field);
+    let mut fields = selection.fields().iter().map(|requirement| &requirement.field);
     fields.find(|field| !is_shown(field)).cloned()
 }
 
@@ -174,6 +190,7 @@ pub(crate) fn shown<'a>(grant: &KindGrant, object: &'a str) -> Cow<'a, str> {
 /// each question for as long as a key depends on its answer. Useful selectors are much shorter, because the value of
 /// a label has at most 63 characters.
 const QUESTION: usize = 4_096;
+
 fn check_size(question: &Question) -> Result<(), Failure> {
     let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let (selectors, projection) = match question {
@@ -195,7 +212,7 @@ fn check_size(question: &Question) -> Result<(), Failure> {
 
 /// Whether a credential plan names only what its primary may use: Secrets that grants allow to see, and granted service
 /// accounts of the primary's own namespace.
-fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Result<(), Ungranted> {
+fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Result<(), Refusal> {
     let own = primary.and_then(Object::namespace);
     // This cloud has no plans, so it decides alone.
     let Some(credential) = &binding.catalogue.credential else {
@@ -204,8 +221,9 @@ fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Resu
     for secret in credential.secrets(plan) {
         let (namespace, name) = (secret["namespace"].as_str(), secret["name"].as_str());
         let name = name.unwrap_or_default();
+        check_word(name)?;
         if !binding.grants.covers_secret(own, namespace, name) {
-            return Err(Ungranted::CredentialOf(name.to_owned()));
+            return Err(Ungranted::CredentialOf(name.to_owned()).into());
         }
     }
     for account in credential.service_accounts(plan) {
@@ -213,7 +231,9 @@ fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Resu
         let name = name.unwrap_or_default();
         if own.is_none() || namespace != own || !binding.grants.covers_service_account(name) {
             let namespace = namespace.unwrap_or_default();
-            return Err(Ungranted::CredentialBy(format!("{namespace}/{name}")));
+            check_word(namespace)?;
+            check_word(name)?;
+            return Err(Ungranted::CredentialBy(format!("{namespace}/{name}")).into());
         }
     }
     Ok(())
@@ -231,23 +251,18 @@ pub(super) fn at_home(cluster: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-fn node_of(query: &ListQuery) -> Option<String> {
-    let selector = query.field_selector.as_deref()?;
-    (query.kind.kind == "Pod")
-        .then(|| {
-            selector
-                .split(',')
-                .find_map(|term| term.strip_prefix("spec.nodeName="))
-        })
-        .flatten()
-        .map(|node| node.trim_start_matches('=').to_owned())
+/// The node whose Pods a list selects. Its watch needs to show no others.
+fn node_of(query: &ListQuery, selection: &Selection) -> Option<String> {
+    let is_node = |by: &&Requirement| by.is_equal && by.field == "spec.nodeName";
+    let named = selection.fields().iter().find(is_node)?;
+    (query.kind.kind == "Pod").then(|| named.value.clone())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::binding::Grant;
-    use crate::contract::{Kind, ObjectQuery, ObjectRef};
+    use crate::contract::{Act, CloudCall, Kind, Mint, ObjectQuery, ObjectRef};
     use serde_json::json;
 
     fn grants(all: Value) -> Grants {
@@ -256,7 +271,8 @@ mod tests {
     }
 
     fn secrets_of(grants: &Grants, query: &ListQuery) -> Result<Scope, String> {
-        match list(grants, Some("team"), query, Selection::default()) {
+        let selection = Selection::of(&Question::Objects(query.clone())).expect("selectors");
+        match list(grants, Some("team"), query, selection) {
             Ok(Admitted::Watch(_, scope, _)) => Ok(scope),
             Ok(Admitted::Call) => panic!("a watch answers it"),
             Err(refusal) => Err(Failure::from(refusal).message),
@@ -383,6 +399,13 @@ mod tests {
         told.map(drop).map_err(|refusal| Failure::from(refusal).code)
     }
 
+    fn cloud(operation: &str) -> Question {
+        Question::Cloud(CloudCall {
+            operation: operation.into(),
+            arguments: "{}".into(),
+        })
+    }
+
     fn bound(all: Value) -> Binding {
         let all: Vec<Grant> = serde_json::from_value(all).expect("grants");
         crate::reconcile::fixture_binding(&[]).with_grants(all)
@@ -491,12 +514,6 @@ mod tests {
 
     #[test]
     fn what_no_watch_answers_takes_a_grant_of_its_own() {
-        let cloud = |operation: &str| {
-            Question::Cloud(crate::contract::CloudCall {
-                operation: operation.into(),
-                arguments: "{}".into(),
-            })
-        };
         let denied = Err(Code::PermissionDenied);
         let some =
             bound(json!([{"secrets": {}}, {"lock": ["one"]}, {"reachable": true}, {"cloud": ["vm.*"]}]));
@@ -534,6 +551,67 @@ mod tests {
                 ungranted,
                 "{question:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_primary_in_no_namespace_lists_only_where_a_grant_reaches() {
+        for (more, namespace, is_granted) in [
+            (json!({}), None, false),
+            (json!({}), Some("team"), false),
+            (json!({"namespaces": ["team"]}), Some("team"), true),
+            (json!({"namespaces": ["team"]}), None, false),
+            (json!({"namespaces": ["*"]}), None, true),
+            (
+                json!({"relation": {"theirs": "spec.nodeName", "ours": "metadata.name"}}),
+                None,
+                true,
+            ),
+        ] {
+            let mut grant = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+            crate::merge::apply(&more, &mut grant);
+            let grants = grants(json!([{"ask": grant}]));
+            let query = all(namespace, None);
+            let told = list(&grants, None, &query, Selection::default());
+            assert_eq!(told.is_ok(), is_granted, "{more} {namespace:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_longer_than_any_name_is_wrong_and_kept_in_no_refusal() {
+        let nothing = bound(json!([]));
+        for (length, expected) in [(253, Code::PermissionDenied), (254, Code::InvalidArgument)] {
+            let word = "a".repeat(length);
+            let named = |api_version: &str, kind: &str| Kind {
+                api_version: api_version.into(),
+                kind: kind.into(),
+            };
+            let asks = [named(&word, "Any"), named("v1", &word)].map(|kind| {
+                let object = ObjectRef {
+                    kind: kind.clone(),
+                    ..secret("team", "m")
+                };
+                let query = ObjectQuery {
+                    object,
+                    projection: Vec::new(),
+                    latest: false,
+                };
+                [Question::Object(query), Question::Objects(ListQuery::all(kind))]
+            });
+            let mut questions = asks.concat();
+            questions.push(Question::Lock(word.clone()));
+            questions.push(cloud(&word));
+            for question in questions {
+                let told = code(&nothing, Role::Lifecycle, &question);
+                assert_eq!(told, Err(expected), "{length} {}", question.operation());
+            }
+            let minted = Act::Mint(Mint {
+                cluster: None,
+                kind: word,
+                ttl: 1,
+            });
+            let told = super::super::check_act(&nothing, Role::Lifecycle, None, &minted);
+            assert_eq!(told.map_err(|refusal| Failure::from(refusal).code), Err(expected));
         }
     }
 

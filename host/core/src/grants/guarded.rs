@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::load::own_finalizer;
-use super::{Grants, Named, Refusal, Target, Ungranted, Verb, no_name};
+use super::{Grants, Named, Refusal, Target, Ungranted, Verb, is_wellformed, no_name};
 use crate::binding::{Binding, BindingSpec, Grant, KindGrant};
 use crate::contract::{Code, Failure, ObjectRef, Role};
 use crate::merge::{self, Edits};
@@ -52,7 +52,7 @@ pub(super) fn check_guarded<'a>(
         .subresource
         .filter(|name| !OPEN_SUBRESOURCES.contains(name));
     if let Some(name) = subresource
-        && (name.is_empty() || !name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'))
+        && (!is_wellformed(name) || !name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'))
     {
         let message = format!("patch: no valid subresource: {}", no_name(name).message);
         return Err(Failure::new(Code::InvalidArgument, message).into());

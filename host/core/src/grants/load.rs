@@ -1,9 +1,10 @@
 //! Checks whether a policy may be loaded into a binding.
 
+use polity_kube_rules::names::qualified_name_problem;
 use serde_json::Value;
 
 use super::guarded::{is_guarded, writes_guarded};
-use super::{covers, is_closed, is_wellformed};
+use super::{covers, is_closed};
 use crate::binding::{BindingSpec, Grant, KindGrant, MintGrant};
 use crate::catalogue::{Catalogue, OperationEffect};
 use crate::contract::{Kind, Manifest, Need};
@@ -138,13 +139,12 @@ pub(super) fn own_finalizer(name: &str) -> String {
 /// dependents.
 /// Source: <https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>.
 fn is_own_finalizer(name: &str) -> bool {
-    let Some((domain, rest)) = name.split_once('/') else {
+    let Some((domain, _)) = name.split_once('/') else {
         return false;
     };
     let kubernetes = |suffix: &str| domain == suffix || domain.ends_with(&format!(".{suffix}"));
-    is_wellformed(domain)
-        && is_wellformed(rest)
-        && name.len() <= 253
+    // What no API server accepts would fail every first act.
+    qualified_name_problem(name).is_none()
         && !(kubernetes("kubernetes.io") || kubernetes("k8s.io") && !domain.ends_with(".x-k8s.io"))
 }
 
@@ -394,14 +394,17 @@ mod tests {
 
     #[test]
     fn a_finalizer_is_qualified_and_none_of_kubernetes() {
-        let long = format!("example.com/{}", "x".repeat(242));
+        let long = format!("example.com/{}", "x".repeat(64));
         for (name, is_own) in [
             ("example.com/machine", true),
             ("machine", false),
             ("/machine", false),
             ("example.com/", false),
-            (&long[..253], true),
+            (&long[..75], true),
             (&long, false),
+            ("Example.com/machine", false),
+            ("example.com/machine-", false),
+            ("example.com/a:b", false),
             ("kubernetes.io/pv-protection", false),
             ("volume.kubernetes.io/x", false),
             ("k8s.io/x", false),

@@ -388,7 +388,15 @@ impl Acting {
     /// Handles the failure of a write that had to come before these acts: the acts are not begun.
     fn not_written(mut self, failure: Failure, affected: &[usize], context: &mut Context<'_>) -> Flow {
         if !context.work.acted {
-            return self.discard(Discard::NotWritten(failure), context);
+            // Another writer came first, or nobody knows what became of the write: the next pass reads the object
+            // again. Any other failure lasts longer, and counts like that of a publication.
+            let is_outdated =
+                matches!(failure.code, Code::Aborted | Code::NotFound) || failure.effect == Effect::Unknown;
+            if is_outdated {
+                return self.discard(Discard::NotWritten(failure), context);
+            }
+            self.leave(context.frame, context.work);
+            return Flow::End(Ended::plain(Outcome::Failed(failure)));
         }
         for index in affected {
             self.not_begun(*index, Code::Aborted, &failure.message, context);

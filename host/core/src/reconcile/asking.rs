@@ -146,7 +146,7 @@ impl Asking {
             event => return Flow::unexpected(&Phase::Asking(self), &event),
         }
         let waits = self.look_on(context);
-        let bytes = self.run.journal_bytes.saturating_add(self.bytes);
+        let bytes = self.run.bytes().saturating_add(self.bytes);
         context.command(Command::Hold { bytes, waits });
         match self.tally.answered == self.asks.len() {
             true => self.finish(),
@@ -288,7 +288,7 @@ impl Asking {
     fn on_objects(&mut self, slot: usize, found: Found, context: &mut Context<'_>) {
         let asked = &self.asks[slot].ask;
         let is_list = is_list(&asked.question);
-        let look = Look::of(self.run.role, &asked.question, context);
+        let look = Look::of(self.run.role, &asked.question, None, context);
         let found = match found {
             // For a list this code means that the API server does not serve the kind, not that there is no object.
             Err(failure) if !is_list && failure.code == Code::NotFound => Ok(Vec::new()),
@@ -332,7 +332,8 @@ impl Asking {
     }
 }
 
-fn is_of_cluster(question: &Question) -> bool {
+/// Whether a question is about objects of the cluster: its answer can be a dependency.
+pub(super) fn is_of_cluster(question: &Question) -> bool {
     matches!(question, Question::Object(_) | Question::Objects(_))
 }
 

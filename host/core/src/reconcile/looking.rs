@@ -30,9 +30,15 @@ pub(super) struct Look {
 }
 
 impl Look {
-    pub(super) fn of(role: Role, question: &Question, context: &Context<'_>) -> Result<Self, Failure> {
+    /// Checks a question. Its selectors are parsed only if they are not known yet.
+    pub(super) fn of(
+        role: Role,
+        question: &Question,
+        parsed: Option<&Selection>,
+        context: &Context<'_>,
+    ) -> Result<Self, Failure> {
         let (binding, primary) = (&context.frame.binding, context.frame.snapshot.as_ref());
-        match grants::check_question(binding, role, primary, question)? {
+        match grants::check_parsed(binding, role, primary, question, parsed)? {
             Admitted::Watch(grant, scope, selection) => Ok(Look {
                 asked: (role, question.clone()),
                 grant,
@@ -287,12 +293,12 @@ pub(super) enum Remembered {
 
 /// Answers a question that an earlier pass used, from the watch.
 pub(super) fn remembered(
-    role: Role,
-    question: &Question,
+    (role, question): &Questions,
+    parsed: &Selection,
     room: u64,
     context: &mut Context<'_>,
 ) -> Remembered {
-    let Ok(look) = Look::of(role, question, context) else {
+    let Ok(look) = Look::of(*role, question, Some(parsed), context) else {
         return Remembered::Unknown;
     };
     if look.is_long_list(context) {

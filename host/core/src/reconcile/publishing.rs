@@ -16,6 +16,7 @@ use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phas
 use crate::call::{Call, Found, PendingEntry, Reply, Write};
 use crate::contract::{Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
 use crate::controller::Guard;
+use crate::grants::HOST_CONDITION;
 use crate::merge::{self, Edits, Part};
 use crate::object::Object;
 use crate::projection;
@@ -232,6 +233,9 @@ impl Publishing {
         let (Some(current), Some(_)) = (&context.work.current, &self.what.edits) else {
             return Flow::End(self.what.ended);
         };
+        if self.what.is_nothing(current) {
+            return Flow::End(self.what.ended);
+        }
         let (object, precondition) = (current.reference(), context.precondition(current));
         let draft = self.draft.take();
         let Draft { now, desired } = draft.unwrap_or_else(|| self.what.draft(current, context));
@@ -409,6 +413,15 @@ impl Publication {
         }
     }
 
+    /// Whether nothing is to be written, as after most passes. The object is not read for this.
+    fn is_nothing(&self, current: &Object) -> bool {
+        let conditions = current.text_at("status.conditions");
+        self.edits.as_ref().is_none_or(Edits::is_empty)
+            && self.conditions.is_empty()
+            && !conditions.is_some_and(|all| all.contains(HOST_CONDITION))
+            && current.text_at("status.pending").is_none()
+    }
+
     /// The present object, and the object after the publication.
     fn draft(&self, current: &Object, context: &Context<'_>) -> Draft {
         let Context { frame, work, .. } = context;
@@ -487,7 +500,7 @@ fn is_futile(part: Part, now: &Value, desired: &Value, work: &Work) -> bool {
 /// The edits of a patch; `None` if the object is absent.
 fn edits(frame: &Frame, patch: Value) -> Option<Edits> {
     let snapshot = frame.snapshot.as_ref()?;
-    Some(Edits::new(snapshot.tree(), patch))
+    Some(Edits::of(snapshot, patch))
 }
 
 /// Keeps the finalizer of the lifecycle policy while a create may have happened whose outcome is unknown. Returns

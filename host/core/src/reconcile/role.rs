@@ -8,7 +8,7 @@ use super::frame::Frame;
 use super::work::{Concluded, Fate, Work};
 use crate::binding::PolicyId;
 use crate::contract::{
-    ActInDoubt, Ask, Conclusion, Document, Entry, Failure, Json, Request, Resolution, Role, Verdict,
+    ActInDoubt, Ask, Conclusion, Document, Entry, Failure, Json, Question, Request, Resolution, Role, Verdict,
 };
 use crate::fault::{Fault, FaultKind};
 use crate::grants;
@@ -18,6 +18,8 @@ use crate::record::RoleRecord;
 
 /// The largest size of a note in bytes. A note is the id of an edge, or a short word.
 const NOTE: usize = 1_024;
+/// The most bytes of a failure's message in a journal.
+const MESSAGE: usize = 4_096;
 /// The bytes that a failure counts in a journal, beside its texts.
 const FAILURE: u64 = 64;
 
@@ -34,8 +36,9 @@ pub(super) struct RoleRun {
     pub(super) pending: Vec<ActInDoubt>,
     /// The handles that the cloud returned for the role's credential questions.
     pub(super) handles: BTreeSet<String>,
-    /// Whether the answers that the last pass used are in the journal already.
-    pub(super) prefetched: bool,
+    /// How many entries at the beginning of the journal this pass has not asked for: answers that the last pass used.
+    /// `None` until they are entered.
+    pub(super) prefetched: Option<usize>,
 }
 
 impl RoleRun {
@@ -49,7 +52,7 @@ impl RoleRun {
             request_bytes: 0,
             pending: Vec::new(),
             handles: BTreeSet::new(),
-            prefetched: false,
+            prefetched: None,
         }
     }
 
@@ -76,9 +79,28 @@ impl RoleRun {
         })
     }
 
+    /// Removes the answers that this pass has not asked for, and returns their questions.
+    pub(super) fn forget_unasked(&mut self) -> Vec<Question> {
+        let unasked = self.prefetched.replace(0).unwrap_or(0);
+        let mut questions = Vec::with_capacity(unasked);
+        for Entry { request, answer } in self.journal.drain(..unasked) {
+            self.request_bytes -= request.bytes();
+            self.journal_bytes -= size_of(&answer);
+            if let Request::Ask(ask) = request {
+                questions.push(ask.question);
+            }
+        }
+        questions
+    }
+
+    /// The bytes that the journal holds.
+    pub(super) fn bytes(&self) -> u64 {
+        self.journal_bytes.saturating_add(self.request_bytes)
+    }
+
     /// Appends an answer. A failure names its request, so that the failure stays clear when a policy passes it on.
     pub(super) fn append(&mut self, request: Request, answer: Result<Json, Failure>) {
-        let answer = answer.map_err(|failure| failure.of(request.operation()));
+        let answer = answer.map_err(|failure| shortened(failure.of(request.operation())));
         self.request_bytes = self.request_bytes.saturating_add(request.bytes());
         self.journal_bytes += size_of(&answer);
         self.journal.push(Entry { request, answer });
@@ -125,7 +147,7 @@ impl RoleRun {
                 Some(_) => Err("the policy patches an object that is absent".into()),
             };
         };
-        let edits = Edits::new(snapshot.tree(), tree.cloned().unwrap_or_else(|| json!({})));
+        let edits = Edits::of(snapshot, tree.cloned().unwrap_or_else(|| json!({})));
         match grants::check_writes(&frame.binding, self.role, &edits) {
             Some(wrong) => Err(wrong),
             None => Ok(Some(edits)),
@@ -199,6 +221,13 @@ impl RoleRun {
     }
 }
 
+/// A failure whose message a journal can hold many of. Clouds and API servers write as much as they like.
+fn shortened(mut failure: Failure) -> Failure {
+    let end = failure.message.floor_char_boundary(MESSAGE);
+    failure.message.truncate(end);
+    failure
+}
+
 /// The bytes that an answer counts in a journal.
 pub(super) fn size_of(answer: &Result<Json, Failure>) -> u64 {
     match answer {
@@ -224,6 +253,17 @@ mod tests {
         failure.detail = Some(format!("{:?}", "d".repeat(4_000)).into());
         run.append(get(), Err(failure));
         assert_eq!(run.journal_bytes, 64 + 1_000 + 4_002);
+    }
+
+    #[test]
+    fn a_long_message_of_a_failure_is_cut_in_the_journal() {
+        let mut run = RoleRun::new(Role::Lifecycle);
+        run.append(get(), Err(Failure::new(Code::Internal, "ä".repeat(1 << 20))));
+        let kept = run.journal[0]
+            .answer
+            .as_ref()
+            .map_err(|failure| failure.message.len());
+        assert_eq!(kept, Err(MESSAGE));
     }
 
     #[test]

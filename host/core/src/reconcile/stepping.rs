@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::acting::Acting;
-use super::asking::Asking;
-use super::frame::{Frame, Questions};
+use super::asking::{Asking, is_of_cluster};
+use super::frame::{Dependency, Frame, Questions};
 use super::looking::{Remembered, remembered};
 use super::publishing::{Ended, Publishing};
 use super::resolving::Resolving;
@@ -48,7 +48,7 @@ impl Stepping {
                 if context.frame.binding.policy(self.run.role).is_none() {
                     return without_lifecycle(context);
                 }
-                if !self.run.prefetched {
+                if self.run.prefetched.is_none() {
                     let long = self.prefetch(context);
                     if !long.is_empty() {
                         return Flow::Enter(Phase::Asking(Asking::new(self.run, long)));
@@ -72,7 +72,7 @@ impl Stepping {
     /// Enters the answers that the last pass used into the journal, where a watch has them, so that most passes take
     /// one step. Returns the questions with long lists: a thread must render them first.
     fn prefetch(&mut self, context: &mut Context<'_>) -> Vec<Ask> {
-        self.run.prefetched = true;
+        self.run.prefetched = Some(0);
         if self.run.role == Role::Lifecycle {
             self.run.pending = RoleRun::in_doubt(context.work);
         }
@@ -80,18 +80,19 @@ impl Stepping {
         if !context.is_guarded(Guard::Prefetch) {
             return long;
         }
-        let used = context.frame.last.used.clone();
+        let (used, role) = (context.frame.last.used.clone(), self.run.role);
         let limits = &context.frame.binding.spec.limits;
-        let of_role = |(role, question): &&Questions| *role == self.run.role && !is_latest(question);
-        let questions = used.iter().map(|(asked, _)| asked).filter(of_role);
-        for (role, question) in questions.cloned().collect::<Vec<_>>() {
-            let room = limits
-                .answer
-                .min(limits.journal.saturating_sub(self.run.journal_bytes));
-            let remembered = remembered(role, &question, room, context);
+        let of_role = |(asked, _): &&(Questions, Dependency)| asked.0 == role && !is_latest(&asked.1);
+        // The limits may be lower than they were when these were asked. Half the journal is left for what this pass asks.
+        let most = limits.entries.min(limits.dependencies) as usize;
+        let half = limits.journal / 2;
+        for (asked, dependency) in used.iter().filter(of_role).take(most) {
+            let room = limits.answer.min(half.saturating_sub(self.run.journal_bytes));
+            let remembered = remembered(asked, &dependency.selection, room, context);
+            let question = asked.1.clone();
             let ask = Ask { round: 0, question };
             match remembered {
-                // This pass has not asked yet, and may never. If it asks, it is told that the answer is too large.
+                // This pass has not asked yet, and may never. If it asks, it is told whether the answer is too large.
                 Remembered::Answer(Ok(json)) if json.len() as u64 > room => {}
                 Remembered::Answer(answer) => self.run.append(Request::Ask(ask), answer),
                 Remembered::Long => long.push(ask),
@@ -101,9 +102,30 @@ impl Stepping {
         long
     }
 
+    /// Makes room for the requests of a step: what the last pass used counts for this one only while nothing else
+    /// needs the room. The policy asks again for what it used of it.
+    fn make_room(&mut self, requests: &Requests, context: &mut Context<'_>) {
+        let limits = &context.frame.binding.spec.limits;
+        let looks = match requests {
+            Requests::Asks(asks) => asks.iter().filter(|ask| is_of_cluster(&ask.question)).count(),
+            Requests::Acts(_) => 0,
+        };
+        let fits = self.run.journal.len() + requests.len() <= limits.entries as usize
+            && context.work.dependencies.len() + looks <= limits.dependencies as usize;
+        if fits {
+            return;
+        }
+        for question in self.run.forget_unasked() {
+            context.work.dependencies.remove(&(self.run.role, question));
+        }
+    }
+
     fn call(mut self, context: &mut Context<'_>) -> Flow {
         let frame = context.frame;
         let limits = &frame.binding.spec.limits;
+        if self.run.steps == 0 {
+            self.run.prefetched = Some(self.run.journal.len());
+        }
         self.run.steps += 1;
         if self.run.steps > limits.steps || self.run.journal.len() > limits.entries as usize {
             let message = format!(
@@ -148,7 +170,8 @@ impl Stepping {
         }
     }
 
-    fn on_requests(self, requests: Requests, context: &mut Context<'_>) -> Flow {
+    fn on_requests(mut self, requests: Requests, context: &mut Context<'_>) -> Flow {
+        self.make_room(&requests, context);
         if let Err(fault) = self.acceptable(&requests, context) {
             return self.fault(fault, context);
         }

@@ -137,6 +137,23 @@ fn a_write_that_fails_before_the_first_act_gives_the_pass_up() {
 }
 
 #[test]
+fn a_write_that_is_refused_before_the_first_act_is_retried_like_a_failed_publication() {
+    let mut without = Fixture::of(
+        machine(1, json!({"metadata": {"finalizers": null}})),
+        &[Role::Lifecycle],
+    );
+    let mut creates = Fixture::new();
+    let mut refused = failure(Code::ResourceExhausted);
+    refused.retry_after = Some(30_000);
+    for (fixture, act) in [(&mut without, stop()), (&mut creates, clone_of("m"))] {
+        let (flow, _) = fixture.requests(vec![act]);
+        let (flow, commands) = fixture.go_on(flow, found(Err(refused.clone())));
+        assert!(operations(&commands).is_empty());
+        assert_eq!(outcome(&flow), Some(&Outcome::Failed(refused.clone())));
+    }
+}
+
+#[test]
 fn a_write_that_fails_after_the_first_act_refuses_what_needed_it() {
     let mut fixture = Fixture::new();
     fixture.work.acted = true;

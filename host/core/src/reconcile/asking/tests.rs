@@ -1,11 +1,14 @@
 //! Tests of the rows of [`Asking`], and of single answers.
 
 use super::*;
+use crate::binding::Limits;
 use crate::call::WatchEvent;
 use crate::contract::{ListQuery, ObjectRef};
 use crate::key::PassId;
 use crate::object::{Object, ResourceVersion};
-use crate::reconcile::fixture::{Fixture, answer, ask, config_map, config_maps, failure, found, get};
+use crate::reconcile::fixture::{
+    Fixture, answer, ask, config_map, config_maps, failure, found, get, pending, stepped,
+};
 use crate::reconcile::{Dependency, Moved, Report};
 use crate::render::Render;
 use crate::selection::Selection;
@@ -657,7 +660,7 @@ fn what_the_last_pass_used_and_does_not_fit_any_more_is_left_to_be_asked_for() {
     let mut fixture = Fixture::new();
     listed(&mut fixture, vec![site("v")]);
     let look = fixture
-        .with(|context| Look::of(Role::Lifecycle, &asked.question, context))
+        .with(|context| Look::of(Role::Lifecycle, &asked.question, None, context))
         .0;
     let Look {
         asked,
@@ -685,6 +688,66 @@ fn what_the_last_pass_used_and_does_not_fit_any_more_is_left_to_be_asked_for() {
             Some(known),
             "{limit}"
         );
+    }
+}
+
+/// A pass whose last pass used these parts of an object of the cluster. Returns what the first step knows.
+fn begun(limits: impl Fn(&mut Limits), parts: &[&str]) -> (Fixture, Flow, usize) {
+    let mut fixture = Fixture::new();
+    fixture.bind(|binding| limits(&mut binding.spec.limits));
+    listed(&mut fixture, vec![site("v")]);
+    let used = parts.iter().map(|part| {
+        let Request::Ask(mut asked) = config_map(false) else {
+            panic!("a question")
+        };
+        if let Question::Object(query) = &mut asked.question {
+            query.projection = part.split_whitespace().map(str::to_owned).collect();
+        }
+        let look = fixture.with(|context| Look::of(Role::Lifecycle, &asked.question, None, context));
+        let Look {
+            asked,
+            grant,
+            scope,
+            selection,
+        } = look.0.expect("it is granted");
+        (asked, Dependency::new(grant, scope, selection))
+    });
+    fixture.frame.last.used = used.collect::<Vec<_>>().into();
+    let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+    let known = journal(&commands).map_or(0, |journal| journal.len());
+    (fixture, flow, known)
+}
+
+#[test]
+fn what_the_last_pass_used_makes_room_for_what_this_one_asks() {
+    for (entries, dependencies, left) in [(1, 9, 1), (9, 1, 1), (2, 2, 2)] {
+        let limits = |limits: &mut Limits| (limits.entries, limits.dependencies) = (entries, dependencies);
+        let (mut fixture, flow, known) = begun(limits, &["data"]);
+        assert_eq!(known, 1);
+        let (_, commands) = fixture.go_on(flow, stepped(pending(vec![labelled("b")])));
+        let answers = journal(&commands).expect("the policy is called again");
+        assert_eq!(answers.len(), left, "{entries} {dependencies}");
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        assert_eq!(fixture.work.dependencies.len(), left);
+    }
+}
+
+#[test]
+fn a_limit_that_is_lower_than_what_the_last_pass_used_is_no_fault_of_this_one() {
+    for (entries, dependencies) in [(2, 9), (9, 2)] {
+        let limits = |limits: &mut Limits| (limits.entries, limits.dependencies) = (entries, dependencies);
+        let (_, flow, known) = begun(limits, &["data", "kind", "metadata"]);
+        assert_eq!(known, 2);
+        assert!(matches!(flow, Flow::Wait(_)), "{flow:?}");
+    }
+}
+
+#[test]
+fn what_the_last_pass_used_leaves_half_of_the_journal_to_this_one() {
+    let one = Object::new(site("v")).json().len() as u64;
+    for (journal, known) in [(2 * one, 1), (2 * one - 2, 0)] {
+        let (_, _, found) = begun(|limits| limits.journal = journal, &[""]);
+        assert_eq!(found, known, "{journal}");
     }
 }
 
