@@ -227,8 +227,9 @@ impl Controller {
         }
     }
 
-    /// Cancels every call that a pass still waits for, and its waits for rooms.
+    /// Cancels every call that a pass still waits for, and its waits for rooms and memory.
     pub(super) fn cancel_calls(&mut self, pass: PassId) {
+        self.journals.wait_no_more(pass);
         let of_pass = |call: &Outstanding| matches!(call.target, Target::Pass(p, _) if p == pass);
         let calls = self.calls.iter().filter(|(_, call)| of_pass(call));
         let calls = calls.map(|(id, _)| *id).collect::<Vec<CallId>>();

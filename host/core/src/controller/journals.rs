@@ -18,8 +18,11 @@ const SMALL: u64 = 2 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Journals {
     queues: BTreeMap<Arc<str>, TenantQueue>,
-    all: BTreeSet<PassId>,
+    /// All passes, each with its tenant queue.
+    all: BTreeMap<PassId, Arc<str>>,
     bytes: u64,
+    /// Passes that waited and must check again. A pass that goes on by itself before its turn need not check any more.
+    released: BTreeSet<PassId>,
 }
 
 #[derive(Debug, Default)]
@@ -50,14 +53,15 @@ impl Journals {
             .or_default()
             .passes
             .insert(pass, 0);
-        self.all.insert(pass);
+        self.all.insert(pass, queue.clone());
     }
 
     /// Removes a pass that ended. Returns the waiting passes that must check again: those of its tenant queue, and
     /// also those of all others if bytes became free or if another pass is now the oldest.
     pub(crate) fn end(&mut self, queue: &Arc<str>, pass: PassId) -> BTreeSet<PassId> {
-        let was_oldest = self.all.first() == Some(&pass);
+        let was_oldest = self.is_oldest(pass);
         self.all.remove(&pass);
+        self.released.remove(&pass);
         let Some(ended) = self.queues.get_mut(queue) else {
             return BTreeSet::new();
         };
@@ -73,7 +77,26 @@ impl Journals {
             let others = self.queues.values_mut();
             others.for_each(|queue| released.append(&mut queue.waiting));
         }
+        self.released.extend(&released);
         released
+    }
+
+    /// Whether a pass that waited must still check again. It need not twice.
+    pub(super) fn take_released(&mut self, pass: PassId) -> bool {
+        self.released.remove(&pass)
+    }
+
+    /// Stores that a pass waits no more, whatever it held.
+    pub(super) fn wait_no_more(&mut self, pass: PassId) {
+        self.released.remove(&pass);
+        let queue = self.all.get(&pass).and_then(|queue| self.queues.get_mut(queue));
+        if let Some(queue) = queue {
+            queue.waiting.remove(&pass);
+        }
+    }
+
+    fn is_oldest(&self, pass: PassId) -> bool {
+        self.all.keys().next() == Some(&pass)
     }
 
     /// Stores how many bytes the journal of a pass holds, and whether the pass waits until it may hold more.
@@ -87,6 +110,7 @@ impl Journals {
         let before = std::mem::replace(held, bytes);
         queue.bytes = queue.bytes.saturating_sub(before).saturating_add(bytes);
         self.bytes = self.bytes.saturating_sub(before).saturating_add(bytes);
+        self.released.remove(&pass);
         match waits {
             true => queue.waiting.insert(pass),
             false => queue.waiting.remove(&pass),
@@ -106,10 +130,9 @@ impl Journals {
         let Some(queue) = self.queues.get(queue) else {
             return true;
         };
-        let is_oldest = self.all.first() == Some(&pass);
         let is_first = queue.passes.keys().next() == Some(&pass);
         let fits = self.bytes < HOST && (queue.bytes < TENANT_QUEUE || is_first);
-        is_oldest || fits || queue.bytes < SMALL
+        self.is_oldest(pass) || fits || queue.bytes < SMALL
     }
 }
 

@@ -236,9 +236,13 @@ impl Controller {
         }
     }
 
-    /// Tells a pass that a place is kept for its write. If the pass does not take the place, because the lease or the
-    /// deadline no longer allows the write, the next waiter gets it.
+    /// Tells a pass that a place is kept for its write, or that journals hold less. If the pass does not take the
+    /// place, because the lease or the deadline no longer allows the write, the next waiter gets it. Before its turn a
+    /// pass may have gone on by itself, for example because a call was cut. Then it waits for nothing that could open.
     pub(super) fn open(&mut self, pass: PassId) {
+        if !self.journals.take_released(pass) && !self.rooms.is_kept(pass) {
+            return;
+        }
         self.on_event(pass, PhaseEvent::Opened);
         if let Some(room) = self.rooms.give_back_kept(pass) {
             self.admit(&room);

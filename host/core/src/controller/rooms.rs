@@ -356,6 +356,11 @@ impl Rooms {
         Some(self.give_back(kept, Some(0)))
     }
 
+    /// Whether a place is kept for a pass.
+    pub(super) fn is_kept(&self, pass: PassId) -> bool {
+        self.kept.contains_key(&pass)
+    }
+
     /// The passes that wait for a place, each with its room.
     pub(super) fn waiting(&self) -> BTreeMap<PassId, &Room> {
         let waiting = self.waiting.iter().flat_map(|(pass, of_pass)| {

@@ -48,6 +48,14 @@ fn map(name: &str, version: u64, rest: Value) -> Object {
     Object::new(value)
 }
 
+fn key_of(name: &str) -> Key {
+    Key {
+        binding: "machines".into(),
+        namespace: Some("default".into()),
+        name: name.into(),
+    }
+}
+
 /// A question for ConfigMaps by label, of which only `data` is wanted.
 fn list(label: &str) -> Request {
     let query = ListQuery {

@@ -419,3 +419,47 @@ fn a_discarded_pass_waits_for_its_next_try_and_loses_no_change() {
     assert_eq!(harness.records[2].outcome, Outcome::Published);
     assert_eq!(harness.records.len(), 3);
 }
+
+#[test]
+fn a_pass_that_waited_for_memory_and_goes_on_by_itself_just_before_its_turn_meets_no_defect() {
+    let machines = vec![
+        machine("a", 1, json!({"metadata": {"finalizers": []}})),
+        machine("b", 1, json!({})),
+    ];
+    let mut harness = Harness::with(machines);
+    harness.step_of("a", pending(vec![stop()]));
+    let of = |name: &str| harness.controller.keys[&key_of(name)].running;
+    let (a, b) = (of("a").expect("a pass"), of("b").expect("a pass"));
+    let queue: Arc<str> = "machines default".into();
+    harness.controller.journals.hold(&queue, a, 64 << 20, false);
+    harness.step_of("b", pending(vec![get(), list("a=b")]));
+    assert_eq!(harness.view("b").map(|view| view.waiting), Some(WaitsFor::Memory));
+    // The write of `a` and the question of `b` to the cloud are cut at the same time. The end of `a` gives memory back.
+    harness.pass(5_000);
+    assert_eq!(harness.records.len(), 1, "{:?}", harness.records);
+    let watch = WaitsFor::Watch(config_maps(), None);
+    assert_eq!(harness.view("b").map(|view| view.waiting), Some(watch));
+    assert!(harness.controller.passes.contains_key(&b), "it goes on");
+}
+
+#[test]
+fn a_pass_that_met_a_defect_waits_for_no_memory_any_more() {
+    let mut harness = Harness::with(vec![machine("a", 1, json!({})), machine("b", 1, json!({}))]);
+    let of = |name: &str| harness.controller.keys[&key_of(name)].running;
+    let a = of("a").expect("a pass");
+    let queue: Arc<str> = "machines default".into();
+    harness.controller.journals.hold(&queue, a, 64 << 20, false);
+    harness.step_of("b", pending(vec![get(), list("a=b")]));
+    let_panic(&mut harness, "b");
+    harness.cloud_answers();
+    let (written, patch) = harness.patch();
+    harness.step_of("a", settled());
+    let defect = machine("b", 2, json!({"status": patch["status"]}));
+    harness.reply(written, Reply::Objects(Ok(vec![defect])));
+    let outcomes: Vec<String> = harness
+        .records
+        .iter()
+        .map(|record| format!("{:?}", record.outcome))
+        .collect();
+    assert!(outcomes[1].contains("a panic"), "{outcomes:?}");
+}
