@@ -45,7 +45,7 @@ use crate::record::{Outcome, PassRecord};
 use crate::time::{Boot, Now, Unix};
 
 use cache::Cache;
-use calls::{Outstanding, Target};
+use calls::{Calls, Target};
 use dependents::Dependents;
 pub use guards::{Guard, Guards};
 use journals::Journals;
@@ -194,7 +194,6 @@ pub struct LastFault {
 pub struct Controller {
     now: Now,
     out: Vec<Output>,
-    last_call: u64,
     last_pass: u64,
     lease: Lease,
     was_held: bool,
@@ -215,8 +214,7 @@ pub struct Controller {
     read: u64,
     /// The passes in flight of each tenant queue, and the bytes that their journals hold.
     journals: Journals,
-    calls: BTreeMap<CallId, Outstanding>,
-    call_deadlines: BTreeSet<(Boot, CallId)>,
+    calls: Calls,
     /// Passes whose next write waits for the renewal of the lease.
     parked: Vec<PassId>,
     rooms: Rooms,
@@ -224,8 +222,6 @@ pub struct Controller {
     opened: VecDeque<PassId>,
     /// The watches that questions of policies opened.
     watches: Watches,
-    /// Questions that wait for the first list of a watch.
-    unsynced: BTreeMap<Scope, Vec<CallId>>,
     locks: Locks,
     /// The key of the digests of answers. It keeps others from crafting two answers with the same digest.
     digest_key: [u8; 16],
@@ -244,7 +240,6 @@ impl Controller {
         Controller {
             now: Now::default(),
             out: Vec::new(),
-            last_call: 0,
             last_pass: 0,
             lease: Lease::new(identity),
             was_held: false,
@@ -258,13 +253,11 @@ impl Controller {
             passes: BTreeMap::new(),
             read: 0,
             journals: Journals::default(),
-            calls: BTreeMap::new(),
-            call_deadlines: BTreeSet::new(),
+            calls: Calls::default(),
             parked: Vec::new(),
             rooms: Rooms::new(RoomSizes::default()),
             opened: VecDeque::new(),
             watches: Watches::default(),
-            unsynced: BTreeMap::new(),
             locks: Locks::default(),
             digest_key,
             next_sweep: Boot::default(),
@@ -306,7 +299,7 @@ impl Controller {
 
     /// The latest time at which the host must send [`Input::Tick`] if no other input comes before.
     pub fn deadline(&self) -> Boot {
-        let calls = self.call_deadlines.first().map(|(at, _)| *at);
+        let calls = self.calls.next_deadline();
         [
             self.queue.next_timer().filter(|_| self.was_held),
             calls,

@@ -1,5 +1,6 @@
 //! Calls in flight: which pass or key waits for each reply, and until when.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,19 +10,33 @@ use super::reschedule::Question;
 use super::rooms::{Reservation, Room, Waiter, cost_of, room_of};
 use super::{Controller, Output};
 use crate::binding::Binding;
-use crate::call::{Call, CallId, Reply};
+use crate::call::{Call, CallId, Reply, Scope};
 use crate::contract::{Code, Failure};
 use crate::key::PassId;
-use crate::reconcile::{Frame, PhaseEvent};
+use crate::reconcile::{CLUSTER_LONGEST, Frame, PhaseEvent};
 use crate::time::Boot;
+
+/// The calls in flight. Each is found by what ends it: its reply, its deadline, its pass, or the list of a watch. So the
+/// end of a call costs as much as that call, however many others there are.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    last: u64,
+    outstanding: BTreeMap<CallId, Outstanding>,
+    deadlines: BTreeSet<(Boot, CallId)>,
+    of_passes: BTreeSet<(PassId, CallId)>,
+    /// Questions that wait for the first list of a watch.
+    unsynced: BTreeMap<Scope, BTreeSet<CallId>>,
+}
 
 /// A call in flight.
 #[derive(Debug)]
-pub(super) struct Outstanding {
+struct Outstanding {
     target: Target,
     deadline: Boot,
     /// The place in a room that the call holds until it ends.
     reservation: Option<Reservation>,
+    /// The scope whose list the question waits for, if no call was sent.
+    awaits: Option<Scope>,
 }
 
 /// The receiver of a reply.
@@ -38,6 +53,54 @@ pub(crate) enum Target {
     Lease {
         wrote: bool,
     },
+}
+
+impl Calls {
+    fn insert(&mut self, outstanding: Outstanding) -> CallId {
+        self.last += 1;
+        let id = CallId(self.last);
+        self.deadlines.insert((outstanding.deadline, id));
+        if let Target::Pass(pass, _) = outstanding.target {
+            self.of_passes.insert((pass, id));
+        }
+        if let Some(scope) = &outstanding.awaits {
+            self.unsynced.entry(scope.clone()).or_default().insert(id);
+        }
+        self.outstanding.insert(id, outstanding);
+        id
+    }
+
+    fn remove(&mut self, id: CallId) -> Option<Outstanding> {
+        let outstanding = self.outstanding.remove(&id)?;
+        self.deadlines.remove(&(outstanding.deadline, id));
+        if let Target::Pass(pass, _) = outstanding.target {
+            self.of_passes.remove(&(pass, id));
+        }
+        if let Some(scope) = &outstanding.awaits
+            && let Some(waiting) = self.unsynced.get_mut(scope)
+        {
+            waiting.remove(&id);
+            if waiting.is_empty() {
+                self.unsynced.remove(scope);
+            }
+        }
+        Some(outstanding)
+    }
+
+    /// The earliest time at which a call is cut.
+    pub(super) fn next_deadline(&self) -> Option<Boot> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Whether a question waits for the first list of a watch.
+    pub(super) fn await_list_of(&self, scope: &Scope) -> bool {
+        self.unsynced.contains_key(scope)
+    }
+
+    fn of_pass(&self, pass: PassId) -> Vec<CallId> {
+        let calls = self.of_passes.range((pass, CallId(0))..=(pass, CallId(u64::MAX)));
+        calls.map(|(_, id)| *id).collect()
+    }
 }
 
 impl Controller {
@@ -122,7 +185,12 @@ impl Controller {
             Target::Pass(pass, _) => Some(*pass),
             _ => None,
         };
-        let id = self.expect(target, longest, reservation);
+        let id = self.calls.insert(Outstanding {
+            target,
+            deadline: self.now.boot + longest,
+            reservation,
+            awaits: None,
+        });
         self.out.push(Output::Call {
             id,
             call,
@@ -132,37 +200,27 @@ impl Controller {
         });
     }
 
-    /// Registers the receiver of a reply. For a watch that has to list no call is sent: the controller itself answers
+    /// Makes a question of a pass wait for the first list of a watch. No call is sent: the controller itself answers
     /// with [`Controller::on_listed`].
-    pub(super) fn expect(
-        &mut self,
-        target: Target,
-        longest: Duration,
-        reservation: Option<Reservation>,
-    ) -> CallId {
-        self.last_call += 1;
-        let id = CallId(self.last_call);
-        let deadline = self.now.boot + longest;
-        let outstanding = Outstanding {
-            target,
-            deadline,
-            reservation,
-        };
-        self.calls.insert(id, outstanding);
-        self.call_deadlines.insert((deadline, id));
-        id
+    pub(super) fn await_list(&mut self, pass: PassId, slot: usize, scope: Scope) {
+        self.calls.insert(Outstanding {
+            target: Target::Pass(pass, slot),
+            deadline: self.now.boot + CLUSTER_LONGEST,
+            reservation: None,
+            awaits: Some(scope),
+        });
     }
 
     /// Whether a write of an Event is in flight or waits for a place. Events are the only writes outside of a pass.
     pub(super) fn is_writing(&self) -> bool {
-        self.rooms.has_events() || self.calls.values().any(|call| call.target == Target::Nobody)
+        let mut calls = self.calls.outstanding.values();
+        self.rooms.has_events() || calls.any(|call| call.target == Target::Nobody)
     }
 
     /// Removes a call that ended and gives its place in the room to the next waiter. Returns the receiver of the
     /// reply.
     fn forget_call(&mut self, id: CallId, cost: Option<u64>) -> Option<Target> {
-        let outstanding = self.calls.remove(&id)?;
-        self.call_deadlines.remove(&(outstanding.deadline, id));
+        let outstanding = self.calls.remove(id)?;
         if let Some(reservation) = outstanding.reservation {
             let room = self.rooms.give_back(reservation, cost);
             self.admit(&room);
@@ -172,7 +230,8 @@ impl Controller {
 
     /// Charges the tenant queue for which a call is made with fuel that was not spent by its policies.
     pub(super) fn on_spent(&mut self, id: CallId, fuel: u64) {
-        let reservation = self.calls.get(&id).and_then(|call| call.reservation.as_ref());
+        let call = self.calls.outstanding.get(&id);
+        let reservation = call.and_then(|call| call.reservation.as_ref());
         if let Some(reservation) = reservation {
             self.rooms.charge(reservation, fuel);
         }
@@ -195,25 +254,23 @@ impl Controller {
         }
     }
 
-    /// Tells a pass that the watch it waited for has listed.
-    pub(super) fn on_listed(&mut self, id: CallId) {
-        if let Some(Target::Pass(pass, slot)) = self.forget_call(id, None) {
-            self.on_event(pass, PhaseEvent::Listed(slot));
+    /// Tells the passes that waited for a watch that it has listed.
+    pub(super) fn on_listed(&mut self, scope: &Scope) {
+        for id in self.calls.unsynced.get(scope).cloned().unwrap_or_default() {
+            if let Some(Target::Pass(pass, slot)) = self.forget_call(id, None) {
+                self.on_event(pass, PhaseEvent::Listed(slot));
+            }
         }
     }
 
     /// Cuts the calls whose deadline has passed. A cut write may have been performed or not, so the pass treats its
     /// result as unknown.
     pub(super) fn expire_calls(&mut self) {
-        while let Some(&(at, id)) = self.call_deadlines.first() {
+        while let Some(&(at, id)) = self.calls.deadlines.first() {
             if at > self.now.boot {
                 return;
             }
             self.out.push(Output::Cancel(id));
-            for calls in self.unsynced.values_mut() {
-                calls.retain(|call| *call != id);
-            }
-            self.unsynced.retain(|_, calls| !calls.is_empty());
             match self.forget_call(id, None) {
                 None | Some(Target::Nobody) => {}
                 Some(Target::Pass(pass, slot)) => self.on_event(pass, PhaseEvent::Cut(slot)),
@@ -230,16 +287,56 @@ impl Controller {
     /// Cancels every call that a pass still waits for, and its waits for rooms and memory.
     pub(super) fn cancel_calls(&mut self, pass: PassId) {
         self.journals.wait_no_more(pass);
-        let of_pass = |call: &Outstanding| matches!(call.target, Target::Pass(p, _) if p == pass);
-        let calls = self.calls.iter().filter(|(_, call)| of_pass(call));
-        let calls = calls.map(|(id, _)| *id).collect::<Vec<CallId>>();
         let room = self.rooms.forget(pass);
-        for id in calls {
+        for id in self.calls.of_pass(pass) {
             self.out.push(Output::Cancel(id));
             self.forget_call(id, None);
         }
         if let Some(room) = room {
             self.admit(&room);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Kind;
+
+    fn of_pass(pass: u64, awaits: Option<&Scope>) -> Outstanding {
+        Outstanding {
+            target: Target::Pass(PassId(pass), 0),
+            deadline: Boot(pass),
+            reservation: None,
+            awaits: awaits.cloned(),
+        }
+    }
+
+    #[test]
+    fn a_call_is_found_by_its_pass_and_by_its_scope_until_it_ends() {
+        let kind = Kind {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+        };
+        let scope = Scope {
+            kind,
+            namespace: None,
+            name: None,
+            node: None,
+            fields: Vec::new(),
+        };
+        let mut calls = Calls::default();
+        let [read, of_other, waits, last] = [(7, None), (8, None), (7, Some(&scope)), (9, Some(&scope))]
+            .map(|(pass, awaits)| calls.insert(of_pass(pass, awaits)));
+        assert_eq!(calls.of_pass(PassId(7)), [read, waits]);
+        assert_eq!(calls.of_pass(PassId(8)), [of_other]);
+        assert_eq!(calls.unsynced[&scope], BTreeSet::from([waits, last]));
+        for id in [read, waits, of_other, last] {
+            assert!(calls.await_list_of(&scope));
+            assert!(calls.remove(id).is_some() && calls.remove(id).is_none());
+        }
+        assert!(!calls.await_list_of(&scope));
+        assert!(calls.outstanding.is_empty() && calls.of_passes.is_empty());
+        assert_eq!(calls.next_deadline(), None);
     }
 }

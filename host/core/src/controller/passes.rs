@@ -12,8 +12,8 @@ use crate::controller::cache::{Change, Lookup};
 use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
 use crate::reconcile::{
-    CLUSTER_LONGEST, Command, Context, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report, View, Work,
-    host_defect, primary_scope, primary_scopes, start,
+    Command, Context, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report, View, Work, host_defect,
+    primary_scope, primary_scopes, start,
 };
 use crate::record::Outcome;
 use crate::time::Now;
@@ -266,10 +266,7 @@ impl Controller {
                 self.call(&tenant_queue, &binding, Target::Pass(id, slot), call, longest);
             }
             Command::Watch(scope) => self.depend(&running.frame, scope),
-            Command::AwaitList { slot, scope } => {
-                let call = self.expect(Target::Pass(id, slot), CLUSTER_LONGEST, None);
-                self.unsynced.entry(scope).or_default().push(call);
-            }
+            Command::AwaitList { slot, scope } => self.await_list(id, slot, scope),
             Command::Hold { bytes, waits } => {
                 self.journals.hold(&running.frame.tenant_queue, id, bytes, waits)
             }

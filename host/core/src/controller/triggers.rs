@@ -28,9 +28,9 @@ const IDLE: Duration = Duration::from_mins(10);
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
 impl Controller {
-    /// Adds or replaces a binding. Keys that exist already are enqueued only if the lifecycle policy, the identity
-    /// policy or the grants changed. If only the retry policy or the bounds of waits changed, the waits are
-    /// rescheduled and no pass starts.
+    /// Adds or replaces a binding. Keys that exist already are enqueued if something changed that a pass sees or needs:
+    /// what stood in the way of an object may be gone. If only the retry policy or the bounds of waits changed, the
+    /// waits are rescheduled and no pass starts.
     pub(super) fn bind(&mut self, binding: Binding) {
         let name: Arc<str> = shared(&binding.name);
         let binding = Arc::new(binding);
@@ -56,7 +56,7 @@ impl Controller {
             health.not_kept.clear();
         }
         let same = |role| old.policy(role) == binding.policy(role);
-        if same(Role::Lifecycle) && same(Role::Identity) && old.spec.grants == binding.spec.grants {
+        if old.acts_like(&binding) {
             let bounds = |binding: &Binding| {
                 let limits = &binding.spec.limits;
                 (limits.shortest_wait, limits.longest_wait)
@@ -244,9 +244,7 @@ impl Controller {
         if !listed {
             return;
         }
-        for id in self.unsynced.remove(scope).unwrap_or_default() {
-            self.on_listed(id);
-        }
+        self.on_listed(scope);
         // While the watch was not synced, writes of this host entered the cache but enqueued no dependent key. The
         // list does not show them as changes either, so the dependents are checked here.
         let dependents = self.dependents.get(scope).into_iter().flat_map(|d| &d.keys);
@@ -336,7 +334,7 @@ impl Controller {
         let scopes: Vec<Scope> = self.cache.scopes().cloned().collect();
         for scope in scopes {
             let depended = primaries.contains(&scope)
-                || self.unsynced.contains_key(&scope)
+                || self.calls.await_list_of(&scope)
                 || self.dependents.get(&scope).is_some_and(|d| !d.keys.is_empty());
             let unused_for = match self.watches.is_crowded(&scope) {
                 true => Duration::ZERO,
@@ -366,7 +364,7 @@ fn is_news(state: &KeyState, now: Option<&Object>, guards: Guards) -> bool {
         }
         (Some(seen), Some(now), Waiting::ForSomethingNew) => {
             seen.uid() != now.uid()
-                || seen.generation() != now.generation()
+                || !seen.has_spec_of(now)
                 || seen.is_deleting() != now.is_deleting()
                 || requests(seen) != requests(now)
         }

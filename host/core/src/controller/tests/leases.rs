@@ -128,3 +128,18 @@ fn a_write_that_is_answered_after_the_lease_has_ended_is_the_last_of_its_pass() 
     assert_eq!(harness.records[0].outcome, Outcome::LeaseLost);
     assert_eq!(harness.cloud_calls(), 0);
 }
+
+#[test]
+fn a_watch_that_never_lists_closes_although_the_pass_that_waited_for_it_lost_the_lease() {
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.now = harness.now + (lease::DURATION - ms(3_000));
+    harness.step(pending(vec![list("a=b")]));
+    assert!(harness.others.contains(&Output::Watch(config_maps())));
+    harness.now = harness.now + ms(3_000);
+    harness.feed(Input::Tick);
+    assert_eq!(harness.records[0].outcome, Outcome::LeaseLost);
+    harness.answer_leases();
+    harness.step(settled());
+    harness.pass(700_000);
+    assert!(harness.others.contains(&Output::Unwatch(config_maps())));
+}
