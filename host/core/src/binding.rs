@@ -388,6 +388,30 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Only those that a pass can meet.
+    fn of_a_pass(&self) -> Limits {
+        let Limits {
+            passes_per_tenant,
+            burst,
+            refill,
+            cloud_calls,
+            shortest_wait,
+            longest_wait,
+            ..
+        } = Limits::default();
+        Limits {
+            passes_per_tenant,
+            burst,
+            refill,
+            cloud_calls,
+            shortest_wait,
+            longest_wait,
+            ..self.clone()
+        }
+    }
+}
+
 /// A loaded policy with its manifest and configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadedPolicy {
@@ -414,6 +438,8 @@ pub struct Binding {
     pub policies: BTreeMap<Role, LoadedPolicy>,
     /// The catalogue of the binding's cloud; empty without a cloud.
     pub catalogue: std::sync::Arc<crate::catalogue::Catalogue>,
+    /// The spec of the connection to the binding's cloud, as text; empty without one.
+    pub connection: Json,
     /// The namespaces that the host was started for; `None` means all. They apply to a binding that names no
     /// namespace itself.
     pub namespaces: Option<std::sync::Arc<[String]>>,
@@ -426,6 +452,28 @@ impl Binding {
         self.grants = Grants::compile(&grants).into();
         self.spec.grants = grants;
         self
+    }
+
+    /// Whether a pass under the other binding would see, ask and do the same. The retry policy and some limits decide
+    /// only when passes come, and how many at once.
+    pub(crate) fn acts_like(&self, other: &Binding) -> bool {
+        let of_passes = |binding: &Binding| BindingSpec {
+            policies: Policies::default(),
+            crds: Vec::new(),
+            limits: binding.spec.limits.of_a_pass(),
+            ..binding.spec.clone()
+        };
+        let roles = [Role::Identity, Role::Lifecycle];
+        let writes = |binding: &Binding, role| {
+            let source = binding.spec.policies.source(role);
+            source.and_then(|source| source.writes.clone())
+        };
+        roles
+            .into_iter()
+            .all(|role| self.policy(role) == other.policy(role) && writes(self, role) == writes(other, role))
+            && of_passes(self) == of_passes(other)
+            && self.catalogue == other.catalogue
+            && self.connection == other.connection
     }
 
     /// The policy of a role.

@@ -11,6 +11,7 @@ use polity_kube_rules::text;
 use serde_json::Value;
 
 use crate::contract::{Json, Kind, ObjectRef, Precondition};
+use crate::tree::Tree;
 
 /// The version of an object. Since 1.35 Kubernetes promises that versions compare as numbers.
 #[derive(
@@ -147,6 +148,20 @@ impl Object {
         self.0.generation
     }
 
+    /// Whether the other version has the same spec. API servers count the changes of a spec in the generation. In kinds
+    /// without one everything but metadata and status counts as spec: the data of a ConfigMap, the spec of a Node.
+    pub(crate) fn has_spec_of(&self, other: &Object) -> bool {
+        let spec = |object: &Object| {
+            let mut tree = Tree::new(object.tree());
+            ["metadata", "status"].map(|field| tree.remove(&[field]));
+            tree
+        };
+        match (self.generation(), other.generation()) {
+            (None, None) => self.version() == other.version() || spec(self) == spec(other),
+            (one, other) => one == other,
+        }
+    }
+
     /// Whether `metadata.deletionTimestamp` is set.
     pub fn is_deleting(&self) -> bool {
         self.0.is_deleting
@@ -254,6 +269,36 @@ mod tests {
         let none = Object::new(json!({"metadata": {"name": "a"}, "spec": 1}));
         assert!(!object("1", 1).says_the_same(&none));
         assert!(none.says_the_same(&none.clone()));
+    }
+
+    #[test]
+    fn a_kind_without_generations_has_another_spec_if_anything_else_than_metadata_or_status_differs() {
+        let object = |version: &str, rest: Value| {
+            let mut object = json!({"kind": "Any", "metadata": {"name": "a", "resourceVersion": version}});
+            crate::merge::apply(&rest, &mut object);
+            Object::new(object)
+        };
+        let plain = object("1", json!({"data": {"x": "1"}, "status": {"seen": 1}}));
+        for (rest, is_same) in [
+            (json!({"data": {"x": "1"}, "status": {"seen": 2}}), true),
+            (
+                json!({"data": {"x": "1"}, "metadata": {"labels": {"a": "b"}}}),
+                true,
+            ),
+            (json!({"data": {"x": "2"}, "status": {"seen": 1}}), false),
+            (
+                json!({"data": {"x": "1"}, "spec": {"unschedulable": true}}),
+                false,
+            ),
+            (json!({"data": {"x": "1"}, "metadata": {"generation": 1}}), false),
+        ] {
+            assert_eq!(plain.has_spec_of(&object("2", rest.clone())), is_same, "{rest}");
+        }
+        let counted = |generation: u64, spec: u64| {
+            object("1", json!({"metadata": {"generation": generation}, "spec": spec}))
+        };
+        assert!(counted(1, 1).has_spec_of(&counted(1, 2)));
+        assert!(!counted(1, 1).has_spec_of(&counted(2, 1)));
     }
 
     #[test]

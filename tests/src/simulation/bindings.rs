@@ -59,6 +59,7 @@ pub fn binding(
         created: 0,
         grants: Grants::compile(&grants).into(),
         namespaces: None,
+        connection: "".into(),
         spec: BindingSpec {
             governs: Governs {
                 api_version: api_version.to_owned(),

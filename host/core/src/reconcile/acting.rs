@@ -534,8 +534,8 @@ fn not_performed(code: Code, why: &str) -> Failure {
     Failure::new(code, format!("not performed: {why}"))
 }
 
-/// Whether the first act may begin: uid, generation and deletion of the primary in the cache are still those that
-/// this pass read.
+/// Whether the first act may begin: uid, spec and deletion of the primary in the cache are still those that this pass
+/// read.
 fn may_begin(context: &Context<'_>) -> bool {
     if context.work.acted || !context.is_guarded(Guard::LookBeforeTheFirstAct) {
         return true;
@@ -548,9 +548,7 @@ fn may_begin(context: &Context<'_>) -> bool {
     let now = now.and_then(|_| cache.newest(&scope.kind, &place));
     match (&context.frame.snapshot, now) {
         (Some(then), Some(now)) => {
-            then.uid() == now.uid()
-                && then.generation() == now.generation()
-                && then.is_deleting() == now.is_deleting()
+            then.uid() == now.uid() && then.has_spec_of(now) && then.is_deleting() == now.is_deleting()
         }
         (None, None) => true,
         _ => false,

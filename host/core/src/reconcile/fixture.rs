@@ -307,6 +307,7 @@ pub(crate) fn binding(policies: &[Role]) -> Binding {
         created: 0,
         grants: Arc::default(),
         namespaces: None,
+        connection: "".into(),
         spec: BindingSpec {
             governs: Governs {
                 api_version: "example.com/v1".into(),

@@ -204,7 +204,7 @@ fn a_tenant_is_what_stands_at_the_path_that_the_binding_names() {
 }
 
 #[test]
-fn a_binding_with_another_lifecycle_identity_or_other_grants_enqueues_its_keys_within_a_minute() {
+fn a_binding_under_which_passes_differ_enqueues_its_keys_within_a_minute() {
     let policy = |binding: &mut Binding, role| {
         binding.policies.get_mut(&role).expect("a policy").id = PolicyId("another".into());
     };
@@ -216,7 +216,19 @@ fn a_binding_with_another_lifecycle_identity_or_other_grants_enqueues_its_keys_w
         (&|binding| policy(binding, Role::Identity), true),
         (&|binding| binding.spec.grants.clear(), true),
         (&|binding| policy(binding, Role::Retry), false),
+        (&|binding| binding.spec.limits.entries = 7, true),
+        (&|binding| binding.spec.cloud = None, true),
+        (&|binding| binding.connection = "another".into(), true),
+        (&|binding| Arc::make_mut(&mut binding.catalogue).stamp = 7, true),
+        (
+            &|binding| {
+                let source = json!({"file": "f", "writes": ["status.phase"]});
+                binding.spec.policies.lifecycle = serde_json::from_value(source).ok();
+            },
+            true,
+        ),
         (&|binding| binding.spec.limits.burst = 7, false),
+        (&|binding| binding.spec.limits.longest_wait = ms(7), false),
         (&|_| {}, false),
     ] {
         let binding = fixture_binding(&[Role::Identity, Role::Lifecycle, Role::Retry]);
