@@ -138,7 +138,7 @@ fn a_watch_that_never_lists_closes_although_the_pass_that_waited_for_it_lost_the
     harness.now = harness.now + ms(3_000);
     harness.feed(Input::Tick);
     assert_eq!(harness.records[0].outcome, Outcome::LeaseLost);
-    harness.answer_leases();
+    harness.pass(2_000);
     harness.step(settled());
     harness.pass(700_000);
     assert!(harness.others.contains(&Output::Unwatch(config_maps())));
