@@ -1,7 +1,7 @@
 //! The order of keys: each key is queued at most once, tenant queues take turns, and timers fire in the order of
 //! their times.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::key::Key;
@@ -10,12 +10,25 @@ use crate::time::Boot;
 /// Keys that wait for their turn, and keys that wait for a timer.
 #[derive(Debug, Default)]
 pub struct Queue {
-    ready: BTreeMap<Arc<str>, VecDeque<Key>>,
+    ready: BTreeMap<Arc<str>, TenantQueue>,
     /// The tenant queues with ready keys, in the order in which they are served.
-    order: VecDeque<Arc<str>>,
-    queued: BTreeSet<Key>,
+    order: BTreeMap<Ticket, Arc<str>>,
+    /// Where each ready key stands. So a key that is forgotten leaves without a look at the others.
+    queued: BTreeMap<Key, (Arc<str>, Ticket)>,
+    last_ticket: Ticket,
     timers: BTreeSet<(Boot, Key)>,
     deadlines: BTreeMap<Key, Boot>,
+}
+
+/// A place in an order. A later one is larger.
+type Ticket = u64;
+
+/// The ready keys of a tenant queue; there is at least one.
+#[derive(Debug)]
+struct TenantQueue {
+    /// Its place in [`Queue::order`].
+    turn: Ticket,
+    keys: BTreeMap<Ticket, Key>,
 }
 
 impl Queue {
@@ -23,19 +36,30 @@ impl Queue {
     /// pass sets a new one.
     pub fn push(&mut self, tenant: &Arc<str>, key: Key) {
         self.cancel(&key);
-        if self.queued.insert(key.clone()) {
-            let tenant_queue = self.ready.entry(tenant.clone()).or_default();
-            if tenant_queue.is_empty() {
-                self.order.push_back(tenant.clone());
-            }
-            tenant_queue.push_back(key);
+        if self.queued.contains_key(&key) {
+            return;
         }
+        let ticket = self.ticket();
+        self.queued.insert(key.clone(), (tenant.clone(), ticket));
+        let tenant_queue = self.ready.entry(tenant.clone()).or_insert_with(|| {
+            self.order.insert(ticket, tenant.clone());
+            TenantQueue {
+                turn: ticket,
+                keys: BTreeMap::new(),
+            }
+        });
+        tenant_queue.keys.insert(ticket, key);
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.last_ticket += 1;
+        self.last_ticket
     }
 
     /// Sets a timer for a key, unless the key is queued or has an earlier timer. So a later deadline never delays a
     /// key.
     pub fn push_at(&mut self, at: Boot, key: Key) {
-        if self.queued.contains(&key) || self.deadlines.get(&key).is_some_and(|known| *known <= at) {
+        if self.queued.contains_key(&key) || self.deadlines.get(&key).is_some_and(|known| *known <= at) {
             return;
         }
         self.cancel(&key);
@@ -53,12 +77,21 @@ impl Queue {
     /// Removes a key and its timer.
     pub fn forget(&mut self, key: &Key) {
         self.cancel(key);
-        if self.queued.remove(key) {
-            for tenant_queue in self.ready.values_mut() {
-                tenant_queue.retain(|k| k != key);
-            }
-            self.ready.retain(|_, tenant_queue| !tenant_queue.is_empty());
-            self.order.retain(|tenant| self.ready.contains_key(tenant));
+        self.remove(key);
+    }
+
+    /// Removes a ready key, and its tenant queue if no other key of it is ready.
+    fn remove(&mut self, key: &Key) {
+        let Some((tenant, ticket)) = self.queued.remove(key) else {
+            return;
+        };
+        let Some(tenant_queue) = self.ready.get_mut(&tenant) else {
+            return;
+        };
+        tenant_queue.keys.remove(&ticket);
+        if tenant_queue.keys.is_empty() {
+            self.order.remove(&tenant_queue.turn);
+            self.ready.remove(&tenant);
         }
     }
 
@@ -88,31 +121,24 @@ impl Queue {
     /// keys and goes to the end.
     pub fn pop(&mut self, mut may_start: impl FnMut(&Arc<str>, &Key) -> bool) -> Option<Key> {
         for _ in 0..self.order.len() {
-            let tenant = self.order.pop_front()?;
-            let head = self.ready.get(&tenant)?.front()?;
-            if !may_start(&tenant, head) {
-                self.order.push_back(tenant);
-                continue;
-            }
+            let (_, tenant) = self.order.pop_first()?;
+            let turn = self.ticket();
             let tenant_queue = self.ready.get_mut(&tenant)?;
-            let key = tenant_queue.pop_front();
-            match tenant_queue.is_empty() {
-                true => {
-                    self.ready.remove(&tenant);
-                }
-                false => self.order.push_back(tenant),
+            let key = tenant_queue.keys.first_key_value()?.1.clone();
+            let may_start = may_start(&tenant, &key);
+            tenant_queue.turn = turn;
+            self.order.insert(turn, tenant);
+            if may_start {
+                self.remove(&key);
+                return Some(key);
             }
-            if let Some(key) = &key {
-                self.queued.remove(key);
-            }
-            return key;
         }
         None
     }
 
     /// Whether a key is queued.
     pub fn is_queued(&self, key: &Key) -> bool {
-        self.queued.contains(key)
+        self.queued.contains_key(key)
     }
 }
 
@@ -169,6 +195,28 @@ mod tests {
         assert_eq!(queue.pop(|tenant, _| &**tenant != "full"), Some(key("b")));
         assert_eq!(queue.pop(|tenant, _| &**tenant != "full"), None);
         assert_eq!(queue.pop(|_, _| true), Some(key("a")));
+    }
+
+    #[test]
+    fn a_key_that_leaves_is_nowhere_any_more_and_the_others_keep_their_order() {
+        let mut queue = Queue::default();
+        let tenants = ["t", "u", "v"];
+        for n in 0..9 {
+            queue.push(&tenants[n % 3].into(), key(&n.to_string()));
+        }
+        // `u` has had its turn and goes to the end; then all keys of `v` are forgotten.
+        assert_eq!(queue.pop(|tenant, _| &**tenant == "u"), Some(key("1")));
+        for n in [2, 5, 8, 4] {
+            queue.forget(&key(&n.to_string()));
+        }
+        let standing = |queue: &Queue| {
+            let ready: usize = queue.ready.values().map(|tenant| tenant.keys.len()).sum();
+            (queue.queued.len(), ready, queue.ready.len(), queue.order.len())
+        };
+        assert_eq!(standing(&queue), (4, 4, 2, 2));
+        let rest: Vec<Key> = std::iter::from_fn(|| queue.pop(|_, _| true)).collect();
+        assert_eq!(rest, ["0", "7", "3", "6"].map(key));
+        assert_eq!(standing(&queue), (0, 0, 0, 0));
     }
 
     #[test]
