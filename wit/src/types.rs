@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Document;
 
@@ -803,12 +803,43 @@ impl Role {
     }
 }
 
+/// A kind that stands alone. Where a kind is part of a longer record, its neighbours are fields of that record; here
+/// they would be demands that nobody meets.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename = "Kind", rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(description = "A kind of the cluster's API.")]
+struct KindAlone {
+    /// `v1`, or `group/version`.
+    api_version: String,
+    /// The kind, as in manifests.
+    kind: String,
+}
+
+impl From<KindAlone> for Kind {
+    fn from(alone: KindAlone) -> Self {
+        Kind {
+            api_version: alone.api_version,
+            kind: alone.kind,
+        }
+    }
+}
+
+fn alone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kind, D::Error> {
+    KindAlone::deserialize(deserializer).map(Kind::from)
+}
+
+fn each_alone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Kind>, D::Error> {
+    let all = Vec::<KindAlone>::deserialize(deserializer)?;
+    Ok(all.into_iter().map(Kind::from).collect())
+}
+
 /// A kind of request that a policy needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Need {
     /// Look at objects of a kind.
-    Objects(Kind),
+    #[serde(deserialize_with = "alone")]
+    Objects(#[schemars(with = "KindAlone")] Kind),
     /// See that Secrets exist, with their key names.
     Secrets,
     /// Perform a cloud operation, for example `vm.get`.
@@ -818,11 +849,14 @@ pub enum Need {
     /// Ask for credentials.
     Credential,
     /// Create objects of a kind.
-    Create(Kind),
+    #[serde(deserialize_with = "alone")]
+    Create(#[schemars(with = "KindAlone")] Kind),
     /// Patch objects of a kind.
-    Patch(Kind),
+    #[serde(deserialize_with = "alone")]
+    Patch(#[schemars(with = "KindAlone")] Kind),
     /// Delete objects of a kind.
-    Delete(Kind),
+    #[serde(deserialize_with = "alone")]
+    Delete(#[schemars(with = "KindAlone")] Kind),
     /// Evict Pods.
     Evict,
     /// Mint tokens of this kind, and revoke them.
@@ -891,7 +925,8 @@ pub struct Manifest {
     /// The role of the policy.
     pub role: Role,
     /// The kinds that it can govern. An empty list means all kinds.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "each_alone")]
+    #[schemars(with = "Vec<KindAlone>")]
     pub governs: Vec<Kind>,
     /// The requests that it needs. The binding must grant each of them.
     #[serde(default)]

@@ -153,7 +153,9 @@ impl Object {
     pub(crate) fn has_spec_of(&self, other: &Object) -> bool {
         let spec = |object: &Object| {
             let mut tree = Tree::new(object.tree());
-            ["metadata", "status"].map(|field| tree.remove(&[field]));
+            for field in ["metadata", "status"] {
+                tree.remove(&[field]);
+            }
             tree
         };
         match (self.generation(), other.generation()) {

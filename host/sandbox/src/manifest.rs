@@ -67,6 +67,18 @@ mod tests {
             (r#", "need": []"#, "unknown field `need`"),
             (r#", "needs": [{"permit": "x"}]"#, "unknown variant `permit`"),
             (r#", "edges": [{"id": "A"}]"#, "missing field `meaning`"),
+            (
+                r#", "governs": [{"apiVersion": "v1", "kind": "K", "namespace": "n"}]"#,
+                "unknown field `namespace`",
+            ),
+            (
+                r#", "needs": [{"objects": {"apiVersion": "v1", "kind": "K", "name": "n"}}]"#,
+                "unknown field `name`",
+            ),
+            (
+                r#", "needs": [{"delete": {"apiVersion": "v1", "kind": "K", "name": "n"}}]"#,
+                "unknown field `name`",
+            ),
         ] {
             let refused = refused(&with(more));
             assert!(refused.contains(said), "{refused}");
