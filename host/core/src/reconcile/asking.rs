@@ -17,7 +17,7 @@ use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent}
 use crate::call::{Call, CloudRequest, Found, Reply, Scope};
 use crate::contract::{Answer, Ask, Code, Failure, Json, Question, Request, Role};
 use crate::controller::Guard;
-use crate::controller::locks::LockAnswer;
+use crate::controller::locks::{LOCKS, LockAnswer};
 use crate::grants::{self, Admitted};
 use crate::render::{Rendered, too_large};
 
@@ -359,20 +359,29 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
             };
             look.begin(slot, context)
         }
-        (Question::Lock(name), Admitted::Call) => {
-            let holder = context.view.locks.holder(&frame.key.binding, &frame.tenant, name);
-            let free = holder.is_none_or(|pass| pass == frame.id);
-            if free {
-                context.command(Command::Lock(name.clone()));
-            }
-            let answer = match free || !context.is_guarded(Guard::LocksExclude) {
-                true => LockAnswer::Held,
-                false => LockAnswer::Busy,
-            };
-            AskState::Answered(Ok(answer.json().into()))
-        }
+        (Question::Lock(name), Admitted::Call) => AskState::Answered(lock(name, context)),
         (question, Admitted::Call) => read(slot, question, context),
     }
+}
+
+/// Takes a lock unless another pass holds it.
+fn lock(name: &str, context: &mut Context<'_>) -> Result<Json, Failure> {
+    let (frame, asked) = (context.frame, &mut context.work.locks);
+    if asked.len() >= LOCKS && !asked.contains(name) {
+        let message = format!("more than {LOCKS} locks in one pass");
+        return Err(Failure::new(Code::ResourceExhausted, message));
+    }
+    asked.insert(name.to_owned());
+    let holder = context.view.locks.holder(&frame.key.binding, &frame.tenant, name);
+    let free = holder.is_none_or(|pass| pass == frame.id);
+    if free {
+        context.command(Command::Lock(name.to_owned()));
+    }
+    let answer = match free || !context.is_guarded(Guard::LocksExclude) {
+        true => LockAnswer::Held,
+        false => LockAnswer::Busy,
+    };
+    Ok(answer.json().into())
 }
 
 /// Reads an answer that no watch has, from the API server or the cloud.

@@ -37,6 +37,8 @@ pub(crate) struct Work {
     pub(crate) uncompared: BTreeSet<Scope>,
     /// The last object among those that the pass used which another writer changed since.
     pub(crate) moved_by: Option<ObjectRef>,
+    /// The locks that the pass asked for.
+    pub(crate) locks: BTreeSet<String>,
     pub(crate) writes: Vec<WriteRecord>,
     /// The version of the primary on which a write failed or had an unknown result, if the pass has not read the
     /// primary since.

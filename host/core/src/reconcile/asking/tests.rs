@@ -1,7 +1,7 @@
 //! Tests of the rows of [`Asking`], and of single answers.
 
 use super::*;
-use crate::binding::Limits;
+use crate::binding::{Grant, Limits};
 use crate::call::WatchEvent;
 use crate::contract::{ListQuery, ObjectRef};
 use crate::key::PassId;
@@ -176,6 +176,27 @@ fn what_is_not_granted_is_refused_and_said_of_the_binding() {
         Some(Code::PermissionDenied),
         "credentials are for identities"
     );
+}
+
+#[test]
+fn a_pass_asks_for_so_many_locks_and_for_the_same_one_as_often_as_it_likes() {
+    let mut fixture = Fixture::new();
+    fixture.bind(|binding| {
+        *binding = binding
+            .clone()
+            .with_grants(vec![Grant::Lock(vec!["lock-*".into()])])
+    });
+    let lock = |number: usize, round: u32| {
+        let question = Question::Lock(format!("lock-{number}"));
+        Request::Ask(Ask { round, question })
+    };
+    let asks = (0..=LOCKS).map(|number| lock(number, 0)).chain([lock(0, 1)]);
+    let (_, commands) = fixture.requests(asks.collect());
+    let answers = journal(&commands).expect("a journal");
+    let held = answers.iter().filter(|answer| answer.is_ok()).count();
+    assert_eq!((held, answers.len()), (LOCKS + 1, LOCKS + 2));
+    let refused = answers[LOCKS].as_ref().map_err(|failure| failure.code);
+    assert_eq!(refused, Err(Code::ResourceExhausted));
 }
 
 #[test]
