@@ -208,6 +208,8 @@ pub struct Controller {
     orphans: BTreeMap<Key, PassId>,
     /// The keys that depend on objects of a scope.
     dependents: BTreeMap<Scope, Dependents>,
+    /// The passes in flight that have an answer about objects of a scope. Few of many passes that wait for one watch have.
+    answered: BTreeMap<Scope, BTreeSet<PassId>>,
     queue: Queue,
     passes: BTreeMap<PassId, (Phase, Box<Running>)>,
     /// The bytes of text that were read for the present input to render answers.
@@ -249,6 +251,7 @@ impl Controller {
             keys: BTreeMap::new(),
             orphans: BTreeMap::new(),
             dependents: BTreeMap::new(),
+            answered: BTreeMap::new(),
             queue: Queue::default(),
             passes: BTreeMap::new(),
             read: 0,

@@ -16,7 +16,7 @@ use crate::binding::KindGrant;
 use crate::call::Scope;
 use crate::contract::{Cause, Kind, ObjectQuery, ObjectRef, Question, Role};
 use crate::grants::Reach;
-use crate::key::{Key, ObjectKey};
+use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
 use crate::reconcile::{Dependency, Frame, Moved, Questions, Work};
 use crate::selection::{self, Selection};
@@ -80,12 +80,12 @@ impl Controller {
         };
         let object = object.reference();
         let mut seen = Seen::new(change, self.digest_key);
-        let passes = self.passes.values_mut().map(|(_, running)| &mut **running);
-        let mut looked_at: Vec<&mut Running> = passes
-            .filter(|running| running.work.looked_at.contains(&change.scope))
-            .collect();
-        for running in &mut looked_at {
-            note(&running.frame, &mut running.work, [Some(&mut seen), None], None);
+        let answered = self.answered.get(&change.scope);
+        let answered: Vec<PassId> = answered.into_iter().flatten().copied().collect();
+        for pass in &answered {
+            if let Some((_, running)) = self.passes.get_mut(pass) {
+                note(&running.frame, &mut running.work, [Some(&mut seen), None], None);
+            }
         }
         let all_enqueued = !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
         let mut concerned = BTreeSet::new();
@@ -102,9 +102,11 @@ impl Controller {
             }
         }
         // Passes that were compared with this change are not compared with the next one: it would take as long.
-        for Running { frame, work, .. } in looked_at {
-            if seen.is_too_much(&frame.tenant_queue) {
-                leave_uncompared(work, change);
+        for pass in &answered {
+            if let Some((_, running)) = self.passes.get_mut(pass)
+                && seen.is_too_much(&running.frame.tenant_queue)
+            {
+                leave_uncompared(&mut running.work, change);
             }
         }
         let is_synced = self.cache.is_synced(&change.scope) || all_enqueued;
@@ -115,6 +117,25 @@ impl Controller {
             state.moved_by = Some(object.clone());
             if is_synced && state.running.is_none() && state.waiting == Waiting::ForAnyChange {
                 self.enqueue(&key, Cause::Dependency(Some(object.clone())));
+            }
+        }
+    }
+
+    /// Makes a pass known to the changes of the scopes of its new answers.
+    pub(super) fn index_answers(&mut self, running: &mut Running) {
+        for scope in std::mem::take(&mut running.work.answered) {
+            self.answered.entry(scope).or_default().insert(running.frame.id);
+        }
+    }
+
+    /// Makes a pass that ended unknown to the changes of these scopes.
+    pub(super) fn forget_answers(&mut self, pass: PassId, scopes: &BTreeSet<Scope>) {
+        for scope in scopes {
+            if let Some(passes) = self.answered.get_mut(scope) {
+                passes.remove(&pass);
+                if passes.is_empty() {
+                    self.answered.remove(scope);
+                }
             }
         }
     }

@@ -32,6 +32,7 @@ impl Controller {
         health.passes += 1;
         health.discarded += u64::from(matches!(outcome, Outcome::Discarded(_)));
         let looked_at = std::mem::take(&mut running.work.looked_at);
+        self.forget_answers(running.frame.id, &looked_at);
         let wait = self.schedule(&mut running, &finished);
         #[cfg(feature = "simulation")]
         self.misbehave(&mut running, &outcome);

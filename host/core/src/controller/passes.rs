@@ -194,10 +194,12 @@ impl Controller {
             commands: Vec::new(),
             read: self.read,
         };
-        match catch_unwind(AssertUnwindSafe(|| handler(&mut context))) {
+        let handled = catch_unwind(AssertUnwindSafe(|| handler(&mut context)));
+        let (commands, read) = (context.commands, context.read);
+        self.index_answers(running);
+        match handled {
             Ok(flow) => {
-                let commands = context.commands;
-                self.read = context.read;
+                self.read = read;
                 for command in commands {
                     self.perform(running, command);
                 }

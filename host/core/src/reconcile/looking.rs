@@ -210,6 +210,9 @@ impl Look {
             ..Dependency::new(self.grant.clone(), self.scope.clone(), self.selection.clone())
         };
         context.looks_at(&self.scope);
+        if !context.work.answered.contains(&self.scope) {
+            context.work.answered.insert(self.scope.clone());
+        }
         context.work.dependencies.insert(self.asked.clone(), dependency);
     }
 }

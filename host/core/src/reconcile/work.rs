@@ -33,6 +33,8 @@ pub(crate) struct Work {
     pub(crate) dependencies: Dependencies,
     /// The scopes that the pass asked for or has answers from, whether it used the answers or not.
     pub(crate) looked_at: BTreeSet<Scope>,
+    /// The scopes of answers that are new since the last event of the pass. The controller takes them after each event.
+    pub(crate) answered: BTreeSet<Scope>,
     /// The scopes with a change that was not compared with the answers of the pass, because they are too many.
     pub(crate) uncompared: BTreeSet<Scope>,
     /// The last object among those that the pass used which another writer changed since.

@@ -725,3 +725,22 @@ fn a_pass_that_asks_something_else_is_found_by_that_and_no_more_by_what_the_last
     harness.shown(config_maps(), labelled("zero", 7, "zero"));
     assert_eq!(harness.steps(), 1);
 }
+
+#[test]
+fn a_change_looks_only_at_passes_that_have_an_answer_about_its_scope() {
+    let both = ["m", "n"].map(|name| machine(name, 1, json!({})));
+    let mut harness = Harness::with(both.to_vec());
+    for name in ["m", "n"] {
+        harness.step_of(name, pending(vec![list("a=b")]));
+    }
+    assert!(harness.controller.answered.is_empty(), "they wait for the list");
+    harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
+    assert_eq!(harness.controller.answered[&config_maps()].len(), 2);
+    for name in ["m", "n"] {
+        harness.step_of(name, conclusion(json!(null), Next::Settled(None), vec![0]));
+    }
+    assert!(harness.controller.answered.is_empty(), "they have ended");
+    harness.shown(primary(), machine("m", 2, json!({"spec": {"x": 1}})));
+    let prefetched = &harness.controller.answered[&config_maps()];
+    assert_eq!(prefetched.len(), 1, "it has the answer from its beginning");
+}
