@@ -1,5 +1,5 @@
 //! Checks the Markdown files of this repository: each path in a command and each link exists, and `polity` knows each option
-//! of its commands.
+//! of its commands. A command that names tests runs some.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -162,6 +162,25 @@ fn polity_knows_every_option_of_a_command() {
         let said = String::from_utf8_lossy(&read.stderr);
         assert!(read.status.success(), "polity {}: {said}", command.join(" "));
     }
+}
+
+#[test]
+fn every_command_that_names_tests_runs_some() {
+    let mut found = 0;
+    for (page, text) in pages() {
+        let filters = text.split("--test all ").skip(1);
+        for filter in filters.filter_map(|rest| rest.split([' ', '`', '\n']).next()) {
+            found += 1;
+            let this = std::env::current_exe().expect("this program");
+            let listed = Command::new(this)
+                .args([filter, "--list"])
+                .output()
+                .expect("it runs");
+            let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+            assert!(listed.contains(": test"), "{}: {filter}", page.display());
+        }
+    }
+    assert!(found > 3, "{found} commands");
 }
 
 #[test]
