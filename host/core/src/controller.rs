@@ -219,6 +219,8 @@ pub struct Controller {
     calls: Calls,
     /// Passes whose next write waits for the renewal of the lease.
     parked: Vec<PassId>,
+    /// The end of the lease when these passes last checked whether they may write.
+    checked_until: Option<Boot>,
     rooms: Rooms,
     /// Passes that just got a place in a room for their next write. They check again whether they may write.
     opened: VecDeque<PassId>,
@@ -258,6 +260,7 @@ impl Controller {
             journals: Journals::default(),
             calls: Calls::default(),
             parked: Vec::new(),
+            checked_until: None,
             rooms: Rooms::new(RoomSizes::default()),
             opened: VecDeque::new(),
             watches: Watches::default(),
@@ -445,7 +448,9 @@ impl Controller {
             }
             _ => {}
         }
-        if held {
+        // As long as the lease ends at the same time, a write that it did not cover is not covered later either.
+        if held && self.checked_until != self.lease.expires() {
+            self.checked_until = self.lease.expires();
             self.open_parked();
         }
     }
