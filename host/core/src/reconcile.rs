@@ -271,6 +271,15 @@ impl Phase {
         }
     }
 
+    /// Whether a write of the primary is in flight.
+    fn writes_primary(&self) -> bool {
+        match self {
+            Phase::Acting(phase) => phase.writes_primary(),
+            Phase::Publishing(phase) => phase.has_effect_in_flight(),
+            Phase::Resolving(_) | Phase::Stepping(_) | Phase::Asking(_) | Phase::Deciding(_) => false,
+        }
+    }
+
     /// What the phase waits for.
     pub(crate) fn awaited(&self) -> Awaited<'_> {
         match self {
@@ -283,6 +292,11 @@ impl Phase {
 
     /// Ends a pass early: the lease is lost, or the host must stop.
     pub(crate) fn interrupt(self, outcome: Outcome, frame: &Frame, work: &mut Work) -> Finished {
+        // Nobody hears how a write in flight ends. The next pass reads the object first, or it may meet a conflict with
+        // this write.
+        if self.writes_primary() {
+            work.behind = work.current.as_ref().map(Object::version);
+        }
         match self {
             Phase::Deciding(phase) => return phase.interrupt(),
             Phase::Stepping(phase) => phase.leave(frame, work),

@@ -135,11 +135,13 @@ impl Acting {
     }
 
     pub(super) fn has_effect_in_flight(&self) -> bool {
+        self.writes_primary() || matches!(self.now, ActStep::Performing(_, Gate::Sent))
+    }
+
+    pub(super) fn writes_primary(&self) -> bool {
         matches!(
             self.now,
-            ActStep::AddFinalizer(Gate::Sent)
-                | ActStep::WriteAhead(Gate::Sent)
-                | ActStep::Performing(_, Gate::Sent)
+            ActStep::AddFinalizer(Gate::Sent) | ActStep::WriteAhead(Gate::Sent)
         )
     }
 

@@ -143,3 +143,31 @@ fn a_watch_that_never_lists_closes_although_the_pass_that_waited_for_it_lost_the
     harness.pass(700_000);
     assert!(harness.others.contains(&Output::Unwatch(config_maps())));
 }
+
+#[test]
+fn an_object_whose_write_was_in_flight_when_the_lease_was_lost_is_read_before_the_next_pass() {
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    harness.step(conclusion(
+        json!({"status": {"phase": "x"}}),
+        Next::Settled(None),
+        vec![],
+    ));
+    harness.patch();
+    harness.now = harness.now + lease::RENEW_EVERY;
+    harness.feed(Input::Tick);
+    let (renewal, _) = harness.take("renewal", |call| matches!(call, Call::Lease(Some(_))));
+    let taken = LeaseRead {
+        holder: "another".into(),
+        duration: lease::DURATION,
+        version: "7".into(),
+        transitions: 1,
+    };
+    harness.reply(renewal, Reply::Lease(Ok(Some(taken))));
+    assert_eq!(harness.records[0].outcome, Outcome::LeaseLost);
+    harness.pass(2_000);
+    let (read, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+    assert_eq!(harness.steps(), 0);
+    let written = machine("m", 2, json!({"status": {"phase": "x"}}));
+    harness.reply(read, Reply::Objects(Ok(vec![written])));
+    assert_eq!(harness.steps(), 1);
+}
