@@ -172,6 +172,8 @@ pub struct Health {
     pub overlapped_by: Option<String>,
     /// The watches that the binding needs and that are not synced, each with its error if there is one.
     pub unsynced: BTreeSet<String>,
+    /// Whether one of these watches has an error. The others list for the first time, or again.
+    pub watch_fails: bool,
     /// The number of objects that the binding governs now.
     pub objects: u64,
     /// The number of these objects whose last pass failed. Each has another pass later.
@@ -342,21 +344,27 @@ impl Controller {
             health.objects += 1;
             health.retrying += u64::from(state.attempt > 0 || state.faults > 0);
         }
-        health.unsynced = self.unsynced_watches(binding);
+        let unsynced: Vec<&Scope> = self.unsynced_watches(binding).collect();
+        health.watch_fails = unsynced
+            .iter()
+            .any(|scope| self.cache.watch_error(scope).is_some());
+        health.unsynced = unsynced
+            .iter()
+            .map(|scope| self.watch(scope).to_string())
+            .collect();
         Some(health)
     }
 
     /// The unsynced watches that a binding needs: of its primaries, and of the objects that its keys depend on.
-    fn unsynced_watches(&self, binding: &str) -> BTreeSet<String> {
+    fn unsynced_watches<'a>(&'a self, binding: &'a str) -> impl Iterator<Item = &'a Scope> {
         let own = self.bindings.get(binding).map(|binding| primary_scopes(binding));
         let own = own.unwrap_or_default();
-        let needs = |scope: &&Scope| {
+        let needs = move |scope: &&Scope| {
             let dependents = self.dependents.get(*scope);
             own.contains(*scope) || dependents.is_some_and(|dependents| dependents.has_key_of(binding))
         };
         let unsynced = self.cache.scopes().filter(|scope| !self.cache.is_synced(scope));
-        let watches = unsynced.filter(needs).map(|scope| self.watch(scope).to_string());
-        watches.collect()
+        unsynced.filter(needs)
     }
 
     /// What the cache holds, and how its watches stand.

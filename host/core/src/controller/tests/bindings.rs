@@ -319,3 +319,25 @@ fn a_host_for_some_namespaces_watches_each_of_them_and_governs_nothing_else() {
     let keys = harness.controller.keys();
     assert_eq!(keys.map(|(key, _)| &*key.name).collect::<Vec<_>>(), ["n"]);
 }
+
+#[test]
+fn a_watch_that_lists_for_the_first_time_does_not_fail() {
+    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+    let told = |harness: &Harness| {
+        let health = harness.controller.health("machines").expect("it is bound");
+        let waiting = harness.view("m").map(|view| view.waiting);
+        (health.unsynced.len(), health.watch_fails, waiting)
+    };
+    harness.step(pending(vec![list("a=b")]));
+    let lists = Some(WaitsFor::Watch(config_maps(), None));
+    assert_eq!(told(&harness), (1, false, lists));
+    let event = WatchEvent::Failed("forbidden".into());
+    harness.feed(Input::Watched {
+        scope: config_maps(),
+        event,
+    });
+    let fails = Some(WaitsFor::Watch(config_maps(), Some("forbidden".into())));
+    assert_eq!(told(&harness), (1, true, fails));
+    harness.listed(config_maps(), vec![]);
+    assert_eq!(told(&harness), (0, false, Some(WaitsFor::Call)));
+}
