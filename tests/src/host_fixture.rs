@@ -1,5 +1,5 @@
-//! A host to which a test plays bad input, with a policy folder of its own, and eyes for what a person would see of it:
-//! conditions, Events, passes. On a paused runtime: minutes pass in an instant.
+//! A whole host for tests of bad input. It has a policy folder of its own, and a test reads what a person would see of
+//! it: conditions, Events and passes. It runs on a paused runtime: minutes pass in an instant.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Code that the tests share: simulations, harnesses for whole hosts, fixtures, and servers in processes of their own.
 
 #![cfg(feature = "sim")]
 

@@ -1,4 +1,4 @@
-//! What a recorded pass did, as tests look at it.
+//! Functions that read a recorded pass: its edges, its calls of clouds, and its session.
 
 use polity_core::contract::{Act, Entry, Question, Request, Role};
 use polity_core::record::PassRecord;

@@ -1,4 +1,4 @@
-//! A host in a process of its own, and what it serves: `--metrics-listen`.
+//! A host in a process of its own, whose `--metrics-listen` a test reads.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

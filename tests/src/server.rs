@@ -1,4 +1,4 @@
-//! A server of somebody else's in a process of its own.
+//! A published server, such as moto or vcsim, in a process of its own.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! Tests that cannot run on every machine: what they say instead.
+//! Skips a test that this machine cannot run, and prints the reason.
 
 use std::fmt;
 use std::io::{self, Write as _};

@@ -1,5 +1,5 @@
-//! The waits of the workflows, as their originals have them; milliseconds. Tests compare with these figures and not with
-//! those of the policies, which could be wrong.
+//! The waits of the workflows in their original projects, in milliseconds. Tests compare with these figures and not
+//! with those of the policies, which could be wrong.
 
 /// capv-machine, from Cluster API's vSphere provider.
 pub mod capv {

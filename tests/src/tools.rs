@@ -1,4 +1,4 @@
-//! Helm and promtool as published, which check what is installed.
+//! Helm and promtool as published. They check what `host/deploy` installs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! What `host/deploy` installs, against a real API server: rendered, applied, and run with its own arguments, account and
-//! token; and what it tells of itself, by the programs that people watch it with.
+//! The objects that `host/deploy` installs, on a real API server: they are rendered, applied, and run with their own
+//! arguments, account and token. Their alerts and dashboard are read by promtool.
 
 mod chart;
 mod kustomize;

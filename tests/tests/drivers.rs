@@ -1,5 +1,5 @@
-//! What a driver that breaks its contract gets, and what a server that does: a failure with the right code and effect, and
-//! nothing that it should not have.
+//! Drivers and servers that break their contract. The operation gets a failure with the right code and effect, and the
+//! driver gets nothing that it should not have.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

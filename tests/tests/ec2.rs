@@ -1,4 +1,4 @@
-//! The policies of machines on EC2: the driver as a component, the host as a process, the cloud by moto.
+//! The policies of machines on EC2: the driver is a component, the host a process, and moto the cloud.
 
 use polity_core::call::Write;
 use polity_core::contract::Kind;

@@ -1,4 +1,4 @@
-//! How a host ends, what it finds when it starts again, and what happens to its recordings.
+//! The end of a host: how it stops, how the next host goes on, and when its recordings are removed.
 
 use std::fs;
 use std::io::{BufReader, Read as _};

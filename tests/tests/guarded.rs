@@ -1,5 +1,5 @@
-//! The writes that no policy may make, the form of the others, and that a write counts only if the API server
-//! kept it. Each rule is tested by itself.
+//! Guards of core, each tested by itself: the writes that no policy may make, the form of all others, and that a write
+//! counts only if the API server kept it.
 
 use std::sync::Arc;
 

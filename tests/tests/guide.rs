@@ -1,5 +1,6 @@
-//! A driver outside this repository: the crate of the page "Writing a driver", written from it into a folder of its own.
-//! Its commands are typed as they stand there, with a shell: the driver is tested, built, and drives the page's rack.
+//! A driver outside this repository: the crate of the guide `host/drivers/sdk/README.md`, written into a folder of its
+//! own. A shell runs the commands of the guide: the driver is tested, built, and creates machines in the rack of the
+//! guide.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

@@ -1,6 +1,7 @@
-//! The tests of the whole: policies, host and servers together. Each module tests one promise, and says which at its top.
+//! The tests that cross crates: policies, host and servers together. Each module tests one promise, and its first lines
+//! say which.
 //!
-//! One program, because many of them wait for servers: while they do, others compute. And it is linked once.
+//! All of them are one program, which is linked once. Many tests wait for servers, and others compute meanwhile.
 
 mod all_workflows;
 mod bad_input;

@@ -1,5 +1,5 @@
-//! The policy of routers on OpenStack: the driver as a component, the host as a process, and all services of the cloud as
-//! OpenStack publishes them.
+//! The policy of routers on OpenStack: the driver is a component, the host a process, and the services of the cloud are
+//! those that OpenStack publishes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A page of documentation that is a whole crate: its files, and the commands that its reader types, outside of this
-//! repository.
+//! A page of documentation that is a whole crate: its files and commands, for tests that follow the page outside of
+//! this repository.
 
 use std::fs;
 use std::path::Path;

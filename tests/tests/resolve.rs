@@ -1,4 +1,4 @@
-//! A create whose outcome no look at the cloud tells: a person says it.
+//! A create in doubt that no look at the cloud can resolve: a person resolves it with `polity resolve`.
 
 use polity_core::call::Write;
 use polity_core::object::Object;

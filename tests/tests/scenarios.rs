@@ -1,5 +1,7 @@
-//! Acceptance tests: the scenarios of the specifications (section (g) of each) and further ones, each with the whole host,
-//! the compiled policies and the simulated cloud.
+//! Acceptance tests: scenarios with the whole host, the compiled policies and the simulated cloud.
+//!
+//! Each policy was written from a specification, which is not part of this repository. Its section (g) numbers the
+//! scenarios, and these files keep the numbers. Section (i) has additions to them, (f) the errata of the original drawing.
 //!
 //! A scenario is a function of a backend and a test of its own, on the embedded API in the time of a paused runtime. Some
 //! take only seconds in real time, and count nothing that a slow machine would change: these run on a real API server, too,

@@ -1,4 +1,4 @@
-//! A host that runs tells how it stands: `--metrics-listen`.
+//! The health and the metrics of a running host: `--metrics-listen`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -1,4 +1,5 @@
-//! The policy of machines on vSphere: the driver as a component, the host as a process, the vCenter simulated by govmomi.
+//! The policy of machines on vSphere: the driver is a component, the host a process, and govmomi's simulator the
+//! vCenter.
 
 use std::io::Write as _;
 use std::time::Duration;

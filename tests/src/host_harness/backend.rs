@@ -1,4 +1,4 @@
-//! What a scenario is told on: an API server, a time, and what a host may do there.
+//! Backends of scenarios: an API server, a clock, and the rights that a host has there.
 //!
 //! # Flow
 //!

@@ -1,4 +1,4 @@
-//! The identity policy as a team would let it judge: what `capa-identity` must be allowed in a binding.
+//! The grants of `capa-identity`, as its README lists them.
 
 use serde_json::{Value, json};
 

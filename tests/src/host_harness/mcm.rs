@@ -1,5 +1,5 @@
-//! Gardener's machines as a team would have them governed: bindings with everything that `mcm-machine` and `mcm-safety`
-//! may do, and what a machine is made from.
+//! Bindings of `mcm-machine` and `mcm-safety` with all grants that they need, and the objects that a machine is made
+//! from.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,4 @@
-//! Orbs and node agents as a team would have them governed: bindings with everything that `orbiter` and
-//! `orbiter-node-agent` may do.
+//! Bindings of `orbiter` and `orbiter-node-agent` with all grants that they need.
 
 use serde_json::{Value, json};
 

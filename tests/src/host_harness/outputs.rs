@@ -1,8 +1,8 @@
-//! What a host process puts out, counted: so that it can crash right after its nth output, or never hear what came of
-//! it.
+//! Counts the outputs of a host process. A test lets the process crash right after its nth output, or loses the answer
+//! to that output.
 //!
-//! An output is a write to the API server or a call that changes a cloud, once it has happened and before anybody is
-//! told of it.
+//! An output is a write to the API server or a call that changes a cloud. It is counted when it has happened, before
+//! the process gets the answer.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};

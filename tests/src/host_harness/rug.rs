@@ -1,4 +1,4 @@
-//! Routers as a team would have them governed: a binding with everything that `rug-router` may do, and what a router is.
+//! A binding of `rug-router` with all grants that it needs, and a router.
 
 use polity_core::call::{CloudRequest, Session};
 use polity_sim::RouterView;

@@ -1,5 +1,5 @@
-//! Simulation B: a seed's scenario played to the whole host. What it breaks is found by looking at the cluster and the
-//! cloud again and again, as a person would.
+//! Simulation B: plays the scenario of a seed to the whole host. It finds broken rules by looking at the cluster and
+//! the cloud again and again, as a person would.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

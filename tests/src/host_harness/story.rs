@@ -1,5 +1,5 @@
-//! A scenario: objects, the host that drives them, and what somebody watching both sees. Where it is told says a
-//! [`Backend`]; most of them are about one object.
+//! A scenario under way: objects, the host that governs them, and functions to act and to look as a person does. Most
+//! scenarios are about one object. A [`Backend`] says on which API server and clock the scenario runs.
 
 use std::time::Duration;
 

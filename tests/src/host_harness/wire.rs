@@ -1,4 +1,4 @@
-//! What lies between a host and its API server, and fails.
+//! The connection between a host and its API server, with faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;

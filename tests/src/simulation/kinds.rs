@@ -1,5 +1,5 @@
-//! The kinds of the simulated world that have native policies: a file each, with its binding, its policies, what people
-//! want of it, and when it is as they want it.
+//! The kinds of the simulated world that have native policies. Each has a file with its binding, its policies, the
+//! wishes of people, and when these are fulfilled.
 
 pub mod guest;
 pub mod site;

@@ -1,5 +1,5 @@
-//! Policies as plain Rust functions over the contract's types: small ones that the shipped policies are no match for
-//! (cluster objects, locks, a verdict), and what is needed to write them.
+//! Policies as plain Rust functions over the types of the contract. They do what no shipped policy does, such as
+//! changes of other objects, locks and verdicts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,5 @@
-//! What must hold at every instant (architecture §9), told by somebody who sees everything.
+//! The rules of the simulation: what must hold at every instant. The oracle sees all objects, clouds and passes, unlike
+//! any host.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What a seed makes happen: how large the world is, what goes wrong in it, and what people do.
+//! The scenario of a seed: the size of the world, its faults, and the actions of people.
 
 use polity_core::contract::{Code, Role};
 use polity_sim::{

@@ -1,4 +1,4 @@
-//! Calls into policies.
+//! Calls of policies: natively or as components.
 
 use std::sync::Arc;
 

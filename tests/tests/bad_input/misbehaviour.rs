@@ -1,4 +1,4 @@
-//! A policy that breaks its contract: only the object for which it did waits.
+//! A policy that breaks its contract for one object: only that object waits.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! One table of bad days for three clouds: through each, there is one VM for each object, in the end there is none, nobody
-//! else's VM is touched, and no secret gets out.
+//! One table of faults for three clouds. With each fault there is one VM for each object, in the end there is none, no
+//! VM of another owner is touched, and no secret leaks.
 //!
-//! Policies, drivers and hosts are those of the examples. Between host and cloud stands a proxy (`proxy.rs`).
+//! Policies, drivers and hosts are those of the examples. A proxy stands between host and cloud (`proxy.rs`).
 
 mod aws;
 mod openstack;

@@ -1,4 +1,5 @@
-//! A proxy between the host and the servers of a cloud, which does to an exchange what networks and servers do on bad days.
+//! A proxy between the host and the servers of a cloud. It injects the faults of networks and servers: lost, cut and
+//! slow answers, refusals, ended sessions.
 
 use std::collections::BTreeSet;
 use std::io;

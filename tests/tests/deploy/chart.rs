@@ -1,4 +1,4 @@
-//! The Helm chart as text: what its values may be, and that it says what the kustomize base says.
+//! The Helm chart as text: the values that it accepts, and that it renders the same objects as the kustomize base.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Alerts and the dashboard, by promtool and by what a host prints.
+//! Alerts and the dashboard, checked by promtool and against the metrics that a host prints.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! What Helm and kustomize render.
+//! The objects that Helm and kustomize render.
 
 use std::path::Path;
 use std::process::Output;

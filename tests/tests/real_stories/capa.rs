@@ -1,5 +1,5 @@
-//! The identity policy: it lets another team's machines through as long as their namespace may use the identity, notices
-//! other credentials, and its owner references are worth what garbage collection makes of them.
+//! The identity policy. It lets machines of another team through as long as their namespace may use the identity, and
+//! notices other credentials. Garbage collection respects the owner references that it writes.
 
 use polity_core::contract::{Kind, ObjectRef};
 use polity_core::record::{Outcome, PassRecord};

@@ -1,4 +1,4 @@
-//! Gardener's machines: a node that joins, is drained as its budget lets its pods go, and is gone before its machine is.
+//! Gardener's machines: a node joins, is drained as its disruption budget allows, and is removed before its machine.
 
 use polity_core::call::Write;
 use polity_core::contract::{Act, Code, Effect, Eviction, Kind, Next, ObjectRef, Precondition};

@@ -1,5 +1,5 @@
-//! A cluster of machines of pools: it comes to be, is upgraded node by node past a disruption budget while an agent dies,
-//! and loses a node. Its orbiter and each of its agents are processes of their own, each allowed what is its own matter.
+//! A cluster of machines in pools: it is created, is upgraded node by node under a disruption budget while an agent
+//! dies, and loses a node. Orbiter and each agent are processes of their own, each with only the rights that it needs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Virtual routers: one VM for each, which comes up, comes back, is plugged, rebuilt, and gone before its router is.
+//! Virtual routers: each has one VM, which is booted, restarted, plugged and rebuilt, and which is removed before its
+//! router.
 
 use polity_core::contract::{Next, ObjectRef};
 use polity_sim::{RouterView, Sim, Simulated as _};

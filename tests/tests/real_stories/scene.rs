@@ -1,4 +1,5 @@
-//! A story of several objects, and eyes for what people see of them. Where it is told says a backend, as of every story.
+//! A story of several objects, and functions that see what people see of them. A backend says on which API server it
+//! runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;

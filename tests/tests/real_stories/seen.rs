@@ -1,4 +1,4 @@
-//! What is the same on two servers: everything but what each makes up by itself.
+//! What two servers must agree on: everything except the values that each generates itself.
 
 use serde_json::{Map, Value};
 

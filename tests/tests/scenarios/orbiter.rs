@@ -1,7 +1,7 @@
-//! orbiter and orbiter-node-agent: (g) 1 to 16 of their specification, and what bad input gets.
+//! orbiter and orbiter-node-agent: (g) 1 to 16 of their specification, and bad input.
 //!
-//! One host has the binding of the Orb and one for the agent of each node. What always holds the fixture watches: at most
-//! one node may be changed, is changed, or is cordoned for it.
+//! One host has the binding of the Orb and one binding for the agent of each node. The fixture checks all the time that
+//! at most one node may be changed, is changed, or is cordoned for a change.
 
 mod crashes;
 mod errata;

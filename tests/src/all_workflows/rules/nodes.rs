@@ -1,4 +1,4 @@
-//! What must hold of the nodes of machines, and of the pods on all nodes.
+//! Rules about the nodes of machines, and about the pods on all nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What must hold of an Orb and its nodes.
+//! Rules about an Orb and its nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What must hold of routers once everything is settled.
+//! Rules about routers, once everything is settled.
 
 use serde_json::{Value, json};
 

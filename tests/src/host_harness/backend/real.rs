@@ -1,4 +1,4 @@
-//! A real API server as a backend: what hosts may do there, and how it is made empty again.
+//! A real API server as a backend: the rights that hosts have there, and how it is emptied between scenarios.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Which policies a pass may use, as whom it may act, and whether its recording says all of it.
+//! Rules about one pass: the policies that it may use, the principal as which it may act, and whether its recording is
+//! complete.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

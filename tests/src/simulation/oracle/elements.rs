@@ -1,4 +1,4 @@
-//! What a change changed, and what no policy may change of it.
+//! Compares two versions of an object: the elements that a change touched, and those that no policy may change.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What hosts do to objects other than the primary of a pass, and what only one object may be at a time.
+//! Rules about objects other than the primary of a pass, and about locks that only one object may hold.
 
 use polity_core::contract::{Pass, Request};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What the seeds are meant to reach: a simulation that never comes to something cannot find what is wrong with it.
+//! The situations that the seeds are meant to reach. A simulation finds no error in a situation that it never reaches.
 
 use polity_core::contract::{Act, Code, Question, Request, Verdict};
 use polity_core::object::Object;

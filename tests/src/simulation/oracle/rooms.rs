@@ -1,4 +1,4 @@
-//! What is shared: how much of it is in use, and what is tried in vain.
+//! Rules about rooms, the resources that all passes share: how much of them is in use, and which work is done in vain.
 
 use polity_core::call::Write;
 use polity_core::contract::{Answer, Code};

@@ -1,5 +1,5 @@
-//! What goes on beside Machines and Widgets: Sites and Guests of two tenants, swapped policies, bindings that come and go,
-//! views of the API server that are old, clocks that jump.
+//! The part of a scenario beside Machines and Widgets: Sites and Guests of two tenants, swapped policies, bindings that
+//! come and go, outdated answers of the API server, clocks that jump.
 
 use polity_core::contract::Role;
 use polity_sim::{FaultRule, Millis, Trouble};

@@ -1,4 +1,4 @@
-//! What people, other controllers and chance do, as the scenario says.
+//! The actions of people, other controllers and chance in a scenario.
 
 use polity_core::controller::Input;
 use serde_json::{Value, json};

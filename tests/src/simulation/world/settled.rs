@@ -1,4 +1,4 @@
-//! Whether everything is as it was wished.
+//! Whether everything in the world is as people want it.
 
 use polity_core::binding::Binding;
 use polity_sim::{Power, VmView};

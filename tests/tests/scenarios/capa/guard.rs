@@ -1,5 +1,5 @@
-//! What `capa-identity` keeps the lifecycle policies of other teams from: a Machine that may not act is as if nobody
-//! governed it, in every account, and its cluster is written by nobody but its own binding.
+//! What `capa-identity` keeps the lifecycle policies of other teams from: a Machine that may not act is left alone in
+//! every account, and only the binding of its cluster writes the cluster.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! What bad input gets: identities that are not there, lead nowhere or lead elsewhere, and an identity policy that
-//! breaks its contract. A Machine that ran goes on, nothing is asked of the cloud, and both objects say why.
+//! Bad input for `capa-identity`: identities that do not exist or whose chain leads nowhere or elsewhere, and an
+//! identity policy that breaks its contract. A running Machine stays as it is, the cloud gets no request, and both
+//! objects give the reason.
 
 use std::time::Duration;
 

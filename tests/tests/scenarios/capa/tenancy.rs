@@ -1,4 +1,5 @@
-//! What the scenarios share: three accounts and who may become whom in them, the bindings, and a tenant's objects.
+//! The fixture of these scenarios: three accounts, the principals that may assume roles in them, the bindings, and the
+//! objects of a tenant.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! (g) 1 to 5: machines that are made.
+//! Scenarios (g) 1 to 5: machines that are created.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! (g) 9, 10 and 13 to 15: machines that are taken down.
+//! Scenarios (g) 9, 10 and 13 to 15: machines that are deleted.
 
 use std::time::Duration;
 

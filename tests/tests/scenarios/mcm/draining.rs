@@ -1,4 +1,4 @@
-//! (g) 11 and 12: pods that leave before their machine does.
+//! Scenarios (g) 11 and 12: pods that leave before their machine does.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What the scenarios share: a cloud, a cluster with a class, a machine with its node, and how its passes are told.
+//! The fixture of these scenarios: a cloud, a cluster with a class, a machine with its node, and functions that show
+//! its passes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! (g) 17: while the API server of the cluster cannot be reached, nobody is to blame.
+//! Scenario (g) 17: while the API server of the cluster cannot be reached, no machine is given up.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! (g) 6, 7, 8 and 16: nodes that are not well, and what they carry.
+//! Scenarios (g) 6, 7, 8 and 16: nodes that are not healthy, and the labels, annotations and taints of nodes.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What bad input gets: a condition with a clear reason, the long period, and no cloud call.
+//! Bad input leads to a condition with a clear reason and the long wait, without a call to the cloud.
 
 use polity_core::contract::{Question, Request};
 use polity_tests::host_fixture::{condition_of, reference};

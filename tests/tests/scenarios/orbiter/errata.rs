@@ -1,5 +1,5 @@
-//! Mistakes and ambiguities of the drawing, (f) of the specification, that take more than a pass to tell: what the
-//! literal reading would do, and that the policies do not. The others are cases and scenarios.
+//! Mistakes and ambiguities of the original drawing, section (f) of the specification, that take more than one pass to
+//! show: the policies do not do what a literal reading would. The others are cases and scenarios.
 
 use std::time::Duration;
 

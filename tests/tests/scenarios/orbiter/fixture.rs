@@ -1,4 +1,5 @@
-//! What the scenarios share: an Orb, a provider of machines, an agent for each node, and how their passes are told.
+//! The fixture of these scenarios: an Orb, a provider of machines, an agent for each node, and functions that show
+//! their passes.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;

@@ -1,4 +1,5 @@
-//! Machines that are to be replaced, that vanish, and that leave: what the drawing leaves out, (d4) of the specification.
+//! Machines that are to be replaced, that vanish, and that leave: section (d4) of the specification, which the original
+//! drawing leaves out.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What bad input gets: a condition with a clear reason, another try, and nothing else. Nothing is deleted because of it,
-//! and no second node is touched meanwhile.
+//! Bad input leads to a condition with a clear reason and another try. Nothing is deleted because of it, and no second
+//! node is changed meanwhile.
 
 use std::time::Duration;
 

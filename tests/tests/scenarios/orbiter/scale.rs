@@ -1,4 +1,4 @@
-//! (g) 1 to 6 and 16: machines come, become nodes, and go.
+//! Scenarios (g) 1 to 6 and 16: machines are added, become nodes, and are removed.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! (g) 7 to 15: versions, one node after the other, and what comes between.
+//! Scenarios (g) 7 to 15: versions are changed, one node after the other, with interruptions.
 
 use std::time::Duration;
 

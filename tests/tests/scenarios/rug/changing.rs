@@ -1,4 +1,4 @@
-//! (g) 8, 11 and 12: routers that are changed while they run.
+//! Scenarios (g) 8, 11 and 12: routers that are changed while they run.
 
 use polity_core::time::millis;
 use polity_tests::host_harness::backend::Backend;

@@ -1,4 +1,4 @@
-//! What (i) adds: boots whose answer was lost, and hosts that crash.
+//! The additions of section (i): boots whose answer was lost, and hosts that crash.
 
 use polity_core::record::PassRecord;
 use polity_tests::host_harness::backend::Backend;

@@ -1,4 +1,4 @@
-//! (g) 9, 10, 15 and 16: routers that end.
+//! Scenarios (g) 9, 10, 15 and 16: routers that are deleted.
 
 use std::time::Duration;
 

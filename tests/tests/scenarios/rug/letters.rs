@@ -1,5 +1,5 @@
-//! Letters that the machine does not leave behind by itself, as somebody wrote them into a status or another version of
-//! the policy left them: each of them has a way out.
+//! Values of `status` (letters) that the policy itself does not leave behind: a person or another version of the policy
+//! wrote them. The router gets out of each of them.
 
 use std::time::Duration;
 

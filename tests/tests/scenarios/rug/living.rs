@@ -1,4 +1,4 @@
-//! (g) 1 to 7, 13 and 14: VMs that come up, live, die, and are given up.
+//! Scenarios (g) 1 to 7, 13 and 14: VMs that boot, run, die, and are given up.
 
 use std::time::Duration;
 

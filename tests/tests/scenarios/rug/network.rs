@@ -1,4 +1,4 @@
-//! What the scenarios share: a cloud of routers, a router in it, and how its passes are told.
+//! The fixture of these scenarios: a cloud of routers, a router in it, and functions that show its passes.
 
 use polity_core::contract::Next;
 use polity_core::record::PassRecord;

@@ -1,5 +1,5 @@
-//! What bad input gets: a condition with a clear reason, another try as the specification says, and nothing else.
-//! Nothing is deleted because of it.
+//! Bad input leads to a condition with a clear reason and another try as the specification says. Nothing is deleted
+//! because of it.
 
 use std::time::Duration;
 
