@@ -3,8 +3,9 @@
 use std::{fs::File, path::Path, sync::Arc};
 
 use crate::thing_fixture::{Events, Seconds, client, create, define, raw, refusal, thing_crd, things};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
-    Client, ResourceExt as _,
+    Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams, WatchParams},
 };
 use polity_standalone::Store;
@@ -79,6 +80,36 @@ async fn objects_kinds_and_versions_continue_after_a_restart() {
     assert_eq!(number(&patched.resource_version().unwrap()), number(&version) + 1);
     let created = create(&api, "new", json!({})).await;
     assert_ne!(created.uid(), kept.uid());
+}
+
+#[tokio::test]
+async fn what_is_on_the_disk_is_read_by_the_schema_that_its_kind_has_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("objects.redb");
+    let first = open(&path);
+    define(&first, thing_crd()).await;
+    create(&things(&first), "old", json!({ "spec": { "note": "goes" } })).await;
+    let mut crd = thing_crd();
+    let spec = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let fields = spec["properties"].as_object_mut().unwrap();
+    fields.remove("note");
+    fields.insert("added".into(), json!({ "type": "integer", "default": 7 }));
+    let crds: Api<CustomResourceDefinition> = Api::all(first.clone());
+    let versions = json!({ "spec": { "versions": crd["spec"]["versions"] } });
+    crds.patch(
+        "things.example.test",
+        &PatchParams::default(),
+        &Patch::Merge(&versions),
+    )
+    .await
+    .unwrap();
+    drop(crds);
+    let before = things(&first).get("old").await.unwrap();
+    assert_eq!(before.data["spec"]["added"], 7);
+    close(first).await;
+
+    let after = things(&open(&path)).get("old").await.unwrap();
+    assert_eq!(after, before);
 }
 
 #[tokio::test]

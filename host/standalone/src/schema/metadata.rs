@@ -1,6 +1,8 @@
 //! Validates metadata; each error names its field (apimachinery `ValidateObjectMeta`). The form of names is a
 //! rule of `polity_kube_rules::names`.
 
+use std::borrow::Cow;
+
 use polity_kube_rules::names;
 use serde_json::{Map, Value};
 
@@ -35,11 +37,29 @@ pub(crate) fn problems(object: &Value, rule: NameRule) -> Vec<Cause> {
     if let Some(why) = metadata["name"].as_str().and_then(|name| rule.problem(name)) {
         causes.push(Cause::invalid("metadata.name", &metadata["name"], why));
     }
+    let prefix = metadata["generateName"]
+        .as_str()
+        .filter(|prefix| !prefix.is_empty());
+    if let Some(why) = prefix.and_then(|prefix| rule.problem(&as_name(prefix))) {
+        causes.push(Cause::invalid(
+            "metadata.generateName",
+            &metadata["generateName"],
+            why,
+        ));
+    }
     causes.extend(label_problems("metadata.labels", metadata["labels"].as_object()));
     annotations(metadata, &mut causes);
     finalizers(metadata, &mut causes);
     owners(metadata, &mut causes);
     causes
+}
+
+/// A prefix of names in the place of a name: it may end with a dash (apimachinery `maskTrailingDash`).
+fn as_name(prefix: &str) -> Cow<'_, str> {
+    let masked = prefix
+        .strip_suffix('-')
+        .and_then(|before| before.get(..before.len().checked_sub(1)?));
+    masked.map_or(Cow::Borrowed(prefix), |before| Cow::Owned(format!("{before}a")))
 }
 
 fn fields<'a>(metadata: &'a Value, name: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
@@ -113,6 +133,29 @@ mod tests {
         let object = json!({ "metadata": { "name": "a.b" } });
         assert_eq!(problems(&object, NameRule::Subdomain), []);
         assert_eq!(problems(&object, NameRule::Label).len(), 1);
+    }
+
+    #[test]
+    fn a_prefix_of_names_has_their_form_and_may_end_with_a_dash() {
+        for (prefix, is_good) in [
+            ("", true),
+            ("gen", true),
+            ("gen-", true),
+            ("a.b-", true),
+            ("g-", true),
+            ("-", false),
+            ("gen--", true),
+            ("Gen-", false),
+            ("gen_", false),
+            ("é-", false),
+            ("g.-", true),
+        ] {
+            let object = json!({ "metadata": { "name": "ok", "generateName": prefix } });
+            let causes = problems(&object, NameRule::Subdomain);
+            let fields: Vec<&str> = causes.iter().map(|cause| cause.field.as_str()).collect();
+            let expected: &[&str] = if is_good { &[] } else { &["metadata.generateName"] };
+            assert_eq!(fields, expected, "{prefix}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{
     StoreError,
     state::{Change, Key, State, Stored},
 };
+use crate::kinds::CRD_RESOURCE;
 
 /// `resource`, `namespace`, `name` → the JSON of the object.
 const OBJECTS: TableDefinition<'_, (&str, &str, &str), &[u8]> = TableDefinition::new("objects");
@@ -105,6 +106,7 @@ impl Disk {
         let read = database.begin_read().map_err(redb::Error::from)?;
         let mut state = State::new(last_revision(database)?, history);
         let objects = read.open_table(OBJECTS).map_err(redb::Error::from)?;
+        let mut kinds = Vec::new();
         for entry in objects.iter().map_err(redb::Error::from)? {
             let (key, json) = entry.map_err(redb::Error::from)?;
             let (resource, namespace, name) = key.value();
@@ -117,7 +119,14 @@ impl Disk {
                 namespace: namespace.into(),
                 name: name.into(),
             };
-            state.restore(key, Stored::new(value));
+            // A definition reads the objects of its kind by its schema, so these come first.
+            match resource == CRD_RESOURCE {
+                true => kinds.push((key, Stored::new(value))),
+                false => state.restore(key, Stored::new(value)),
+            }
+        }
+        for (key, definition) in kinds {
+            state.restore(key, definition);
         }
         Ok(state)
     }
