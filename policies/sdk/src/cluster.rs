@@ -209,7 +209,8 @@ impl<K: Kind> ObjectsAsk<K> {
         self
     }
 
-    /// Looks in every namespace that the grant reaches.
+    /// Looks in every namespace. The grant must cover all of them (`namespaces: ["*"]`), or relate the objects to
+    /// the primary. Under a grant that lists some namespaces, ask for each with [`namespace`](Self::namespace).
     pub fn everywhere(mut self) -> Self {
         self.everywhere = true;
         self

@@ -3,9 +3,11 @@
 
 use crate::thing::{self, Thing};
 use polity_sdk::cloud::vm;
+
 use polity_sdk::kube::drain::Pod;
 use polity_sdk::prelude::*;
 use polity_sdk::test::World;
+use polity_sdk::{ActInDoubt, Resolution};
 use serde_json::{Value, json};
 
 type Cx = Context<Thing, Value>;
@@ -190,6 +192,44 @@ fn a_list_with_keys_is_merged_so_that_the_hosts_finalizer_stays() {
         world.object().expect("it stands")["metadata"]["finalizers"],
         json!(["example.com/theirs", "example.com/held", "example.com/mine"])
     );
+}
+
+#[test]
+fn a_pass_with_a_create_in_doubt_keeps_its_finalizer_and_the_next_one_removes_it() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        let mut thing = cx.object_mut();
+        thing
+            .metadata
+            .finalizers
+            .retain(|held| held != "example.com/held");
+        Ok(Next::settled())
+    }
+    let manifest = manifest().finalizer("example.com/held");
+    for (resolution, is_kept) in [
+        (Resolution::Done("{}".into()), true),
+        (Resolution::Unknown("the cloud is down".into()), true),
+        (Resolution::Absent, false),
+    ] {
+        let mut world = world(&manifest);
+        world.edit(json!({"metadata": {"finalizers": ["example.com/held", "example.com/theirs"]}}));
+        world.set_pending(vec![ActInDoubt {
+            operation: "vm.clone".into(),
+            intent: "t".into(),
+            since: 0,
+            resolution,
+        }]);
+        let held = |world: &World| {
+            let object = world.object().expect("it stands");
+            object["metadata"]["finalizers"]
+                .to_string()
+                .contains("example.com/held")
+        };
+        let next = world.pass(policy).next;
+        assert_eq!(held(&world), is_kept);
+        assert_eq!(next == Next::retry(RetryClass::Medium), is_kept, "{next:?}");
+        world.pass(policy);
+        assert!(!held(&world));
+    }
 }
 
 #[test]

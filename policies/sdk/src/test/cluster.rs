@@ -320,7 +320,8 @@ impl Objects {
 
 fn written(object: &Value) -> Value {
     let metadata = &object["metadata"];
-    json!({"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]})
+    let of = |field: &str| &metadata[field];
+    json!({"uid": of("uid"), "resourceVersion": of("resourceVersion"), "generation": of("generation")})
 }
 
 fn labels_match(object: &Value, selector: &str) -> bool {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::bindings::exports::polity::policy::identity;
 use crate::contract::{
     self, ActInDoubt, Code, Conclusion, Entry, Event, Failure, IdentityStep, Next, Pass, Question, Request,
-    Step,
+    Resolution, RetryClass, Step,
 };
 use crate::time::millis;
 use crate::{Context, Judgement, Kind, Manifest, Need, Time, Verdict, step};
@@ -27,7 +27,7 @@ use super::facts::{Answer, Facts};
 ///
 /// Passes follow one another as in the host. A pass's patch is merged into the object by the rules of the
 /// contract. The questions of the last pass to the cluster are in the journal of the next one from the start.
-/// A deleting object without finalizers is removed.
+/// A deleting object without finalizers is removed; a pass with a create in doubt cannot remove its finalizer.
 ///
 /// If the world knows the policy's [manifest](World::manifest), it adds the finalizer to the object before
 /// the first act, fills in defaults of the configuration, and fails the test if the policy requests or writes
@@ -39,6 +39,8 @@ pub struct World {
     now: Time,
     attempt: u32,
     pending: Vec<ActInDoubt>,
+    /// Whether the present pass was told of a create that was performed, or may have been.
+    in_doubt: bool,
     manifest: Option<polity_contract::Manifest>,
     /// The grants of the binding beyond the policy's needs.
     grants: Vec<Need>,
@@ -76,6 +78,7 @@ impl World {
             now: BEGINNING,
             attempt: 0,
             pending: Vec::new(),
+            in_doubt: false,
             manifest: None,
             grants: Vec::new(),
             used: BTreeSet::new(),
@@ -220,13 +223,17 @@ impl World {
         self.facts.cluster().advance_to(self.now);
         self.snapshot.clone_from(&self.object);
         let journal = self.prefetched();
+        let pending = std::mem::take(&mut self.pending);
+        self.in_doubt = pending
+            .iter()
+            .any(|create| !matches!(create.resolution, Resolution::Absent));
         Pass {
             object: self.object.as_ref().map(Value::to_string),
             now: self.now.unix_ms(),
             causes: Vec::new(),
             attempt: self.attempt,
             config: self.configuration().to_string(),
-            pending: std::mem::take(&mut self.pending),
+            pending,
             journal,
         }
     }
@@ -267,14 +274,17 @@ impl World {
             patch,
             events,
             notes,
-            next,
+            mut next,
             used,
         } = conclusion;
         self.used = watched(&journal, &used);
         let patch: Option<Value> =
             patch.map(|json| serde_json::from_str(&json).expect("the patch of a conclusion is JSON"));
-        if let Some(patch) = &patch {
-            self.publish(patch);
+        if let Some(patch) = &patch
+            && self.publish(patch)
+        {
+            let (class, failure) = (RetryClass::Medium, None);
+            next = Next::Retry(contract::Retry { class, failure });
         }
         let failed = matches!(&next, Next::Retry(retry) if retry.failure.is_some());
         self.attempt = if failed { self.attempt + 1 } else { 0 };
@@ -288,17 +298,27 @@ impl World {
         }
     }
 
-    /// Merges a conclusion's patch into the object.
-    fn publish(&mut self, patch: &Value) {
+    /// Merges a conclusion's patch into the object. Returns whether the finalizer was kept against its will: as long as
+    /// a create is in doubt, the object must not vanish.
+    fn publish(&mut self, patch: &Value) -> bool {
         let (Some(object), Some(snapshot)) = (&mut self.object, &self.snapshot) else {
-            return;
+            return false;
         };
         let manifest = self.manifest.as_ref();
         if let Some(write) = manifest.and_then(|manifest| undeclared_write(manifest, snapshot, patch)) {
             panic!("the policy writes {write}");
         }
         *object = merge::onto(snapshot, patch, object);
+        let finalizer = manifest.and_then(|manifest| manifest.finalizer.as_ref());
+        let kept = finalizer.filter(|finalizer| {
+            self.in_doubt && finalizers::has(snapshot, finalizer) && !finalizers::has(object, finalizer)
+        });
+        if let Some(finalizer) = kept {
+            finalizers::add(object, finalizer);
+        }
+        let is_kept = kept.is_some();
         self.collect();
+        is_kept
     }
 
     /// Adds the finalizer to the object, as the host does before the first act.
