@@ -17,7 +17,7 @@ use crate::observer::Observer;
 use crate::overview::Overview;
 use crate::recording::Recorder;
 use crate::said::Said;
-use crate::screen::above;
+use crate::screen::{Stderr, above};
 
 /// The output format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -171,16 +171,18 @@ fn memory(bytes: u64) -> String {
 /// The most characters of one message: an object's name can be very long.
 const MESSAGE: usize = 4_096;
 
-/// Prints a message on standard error, so that standard output is only a list of changes.
+/// Prints a message on standard error, so that standard output is only a list of changes. If it cannot be written,
+/// because the reader went away or a disk is full, it is lost: that must not end a host.
 pub fn say(format: Format, message: &str) {
     let message = shortened(message, MESSAGE);
-    above(|| match format {
-        Format::Text => eprintln!("polity: {}", printable(&message)),
-        Format::Json => eprintln!("{}", escaped_json(&json!({ "message": message }))),
-    });
+    let line = match format {
+        Format::Text => format!("polity: {}\n", printable(&message)),
+        Format::Json => format!("{}\n", escaped_json(&json!({ "message": message }))),
+    };
+    let _ = Stderr.write_all(line.as_bytes());
 }
 
-/// Prints a line on standard output. That the reader went away is no error.
+/// Prints a line on standard output. If it cannot be written, it is lost, as for [`say`].
 pub fn print(line: &dyn std::fmt::Display) {
     above(|| {
         let _ = writeln!(std::io::stdout().lock(), "{line}");
@@ -217,6 +219,30 @@ mod tests {
             "{much}"
         );
         assert!(much.ends_with("linked with -zstack-size=65536"), "{much}");
+    }
+
+    /// Set where this program runs as the process whose standard error is a full disk.
+    const IS_CHILD: &str = "POLITY_TEST_FULL_STDERR";
+
+    #[test]
+    fn a_message_that_cannot_be_written_is_lost_and_ends_nothing() {
+        if std::env::var_os(IS_CHILD).is_some() {
+            say(Format::Text, "a message");
+            say(Format::Json, "a message");
+            let log = tracing_subscriber::fmt().with_writer(|| Stderr).finish();
+            tracing::subscriber::with_default(log, || tracing::warn!("a message"));
+            return;
+        }
+        let name = "progress::tests::a_message_that_cannot_be_written_is_lost_and_ends_nothing";
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let child = std::process::Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "--nocapture", name])
+            .env(IS_CHILD, "1")
+            .stderr(full.expect("it opens"))
+            .output();
+        let child = child.expect("it runs");
+        let output = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && output.contains("1 passed"), "{output}");
     }
 
     #[test]

@@ -50,15 +50,20 @@ pub(crate) fn above<T>(print: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Standard error, above the live part.
+/// Standard error, above the live part. What cannot be written is lost, and no error: `tracing-subscriber` would report it
+/// with `eprintln!`, which panics.
 pub(crate) struct Stderr;
 
 impl Write for Stderr {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        above(|| io::stderr().lock().write(text))
+        above(|| {
+            let _ = io::stderr().lock().write_all(text);
+        });
+        Ok(text.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stderr().lock().flush()
+        let _ = io::stderr().lock().flush();
+        Ok(())
     }
 }
