@@ -23,6 +23,7 @@ use polity_core::object::Object;
 use polity_drivers::{Calls, Connection, Credentials, CurrentTransport, DriverCloud, Keeps};
 use polity_http::login::Values;
 use polity_http::{Pace, Tls, Transport};
+use polity_sandbox::driver::Driver;
 use serde_json::Value;
 
 use crate::clock::Clock;
@@ -63,6 +64,11 @@ pub struct Connections {
 /// A connection in the cluster.
 struct Known {
     spec: Value,
+    /// Held by who opens the connection, so that all bindings that name it get the same cloud.
+    opening: Arc<Mutex<()>>,
+    /// The driver that was loaded last. Kept also if the connection cannot be opened, so that the next binding which
+    /// names the connection does not compile it again.
+    driver: Option<Arc<Driver>>,
     /// The object, once the cluster has shown it.
     object: Option<Object>,
     open: Option<Open>,
@@ -144,6 +150,8 @@ impl Connections {
         let mut known = self.known();
         let known = known.entry(name.to_owned()).or_insert_with(|| Known {
             spec: Value::Null,
+            opening: Arc::default(),
+            driver: None,
             object: None,
             open: None,
             problem: None,
@@ -262,15 +270,18 @@ impl Connections {
         Ok(())
     }
 
-    /// Opens a connection, unless it is already open with its present spec and driver.
+    /// Opens a connection, unless it is already open with its present spec and driver. If it is being opened, this waits
+    /// for the result.
     ///
     /// # Errors
-    /// There is no connection of this name, or its spec is wrong.
+    /// There is no connection of this name, its spec is wrong, or its driver cannot be loaded. The last is a `Later` if
+    /// another try may succeed.
     pub(crate) fn open(&self, name: &str) -> Result<Arc<dyn Cloud>> {
         let at = || format!("{KIND} {name}");
-        let made_of = self
-            .stamp(name)
-            .ok_or_else(|| anyhow!("there is no {KIND} {name:?}"))?;
+        let none = || anyhow!("there is no {KIND} {name:?}");
+        let opening = self.known().get(name).ok_or_else(none)?.opening.clone();
+        let _alone = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        let made_of = self.stamp(name).ok_or_else(none)?;
         if let Some(known) = self.known().get_mut(name)
             && let Some(open) = &known.open
             && open.made_of == made_of
@@ -308,6 +319,9 @@ impl Connections {
     fn opened(&self, name: &str, made_of: (Value, Option<Stamp>)) -> Result<Open> {
         let parsed = ConnectionSpec::read(&made_of.0)?;
         let driver = self.policies.driver(&parsed.driver).context("spec.driver")?;
+        if let Some(known) = self.known().get_mut(name) {
+            known.driver = Some(driver.clone());
+        }
         let configuration = parsed.driver.configuration.clone();
         let configuration = configuration.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
         DriverCloud::check(&driver, &configuration)?;

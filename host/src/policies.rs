@@ -12,7 +12,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _};
 use polity_core::binding::{PolicyId, PolicySource};
 use polity_sandbox::driver::Driver;
-use polity_sandbox::{Compiler, Policy, Sandbox};
+use polity_sandbox::{Compiler, LoadError, Policy, Sandbox};
 use sha2::{Digest, Sha256};
 
 use crate::display::hex;
@@ -33,7 +33,7 @@ const PROFILE: [&str; 6] = [
 ];
 /// The most bytes of a policy file that are read. The sandbox has a lower limit of its own.
 const LARGEST: u64 = 16 << 20;
-/// The time limit of a policy's first compilation. New policies may have to wait this long for it. A later
+/// The time limit of the first compilation of a policy or driver. New ones may have to wait this long for it. A later
 /// try has more time.
 const FIRST_TRY: Duration = Duration::from_secs(20);
 
@@ -89,9 +89,9 @@ impl Policies {
 
     /// Loads the driver that a connection names.
     pub(crate) fn driver(&self, source: &PolicySource) -> Result<Arc<Driver>> {
-        let (name, _, bytes) = self.bytes(source)?;
-        let driver = self.sandbox.load_driver(&bytes);
-        driver.with_context(|| format!("cannot load {name:?}"))
+        let (name, digest, bytes) = self.bytes(source)?;
+        self.compiled_driver(&digest, &bytes)
+            .with_context(|| format!("cannot load {name:?}"))
     }
 
     /// The name, the digest and the bytes of what a source names.
@@ -123,10 +123,21 @@ impl Policies {
                 Try::First => self.sandbox.load_within(bytes, FIRST_TRY),
                 Try::Again => self.sandbox.load(bytes),
             };
-            loaded.map_err(|e| match e.may_pass() {
-                true => Ended::Stopped(e.to_string()),
-                false => Ended::Refused(e.into()),
-            })
+            loaded.map_err(ended)
+        })
+    }
+
+    /// The same for a driver.
+    fn compiled_driver(&self, digest: &str, bytes: &[u8]) -> Result<Arc<Driver>> {
+        if let Some(known) = self.sandbox.known_driver(digest) {
+            return Ok(known);
+        }
+        self.single_flight.run(&format!("driver {digest}"), |tried| {
+            let loaded = match tried {
+                Try::First => self.sandbox.load_driver_within(bytes, FIRST_TRY),
+                Try::Again => self.sandbox.load_driver(bytes),
+            };
+            loaded.map_err(ended)
         })
     }
 
@@ -254,8 +265,66 @@ impl Policies {
     }
 }
 
+/// Why loading ended without a result.
+fn ended(e: LoadError) -> Ended {
+    match e.may_pass() {
+        true => Ended::Stopped(e.to_string()),
+        false => Ended::Refused(e.into()),
+    }
+}
+
 /// A path relative to the current folder if possible.
 fn shown_from_here(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use polity_sandbox::{Confined, SandboxConfig};
+
+    use super::*;
+    use crate::single_flight::Later;
+
+    /// Policies whose compiler notes each of its starts in the file `starts`, and then fails as a process does that the
+    /// machine ended.
+    fn stopped_each_time(folder: &Path) -> Policies {
+        let compiler = folder.join("compiler");
+        // A process of its own writes the program: while this process has it open to write, it cannot be started.
+        let written = Command::new("/bin/sh")
+            .args([
+                "-c",
+                r#"printf '#!/bin/sh\necho >> %s/starts\nexit 1\n' "$1" > "$2" && chmod 700 "$2""#,
+            ])
+            .args([Path::new("sh"), folder, &compiler])
+            .status();
+        assert!(written.expect("a shell").success());
+        std::fs::write(folder.join("driver.wasm"), b"\0asm").expect("written");
+        let config = SandboxConfig::new(Compiler::Child(Confined::program(compiler)));
+        let sandbox = Arc::new(Sandbox::new(config).expect("a sandbox"));
+        Policies::new(sandbox, folder, false, Box::new(|_| {}))
+    }
+
+    #[test]
+    fn a_driver_is_compiled_once_at_a_time_and_tried_again_later_if_that_was_stopped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let policies = stopped_each_time(folder.path());
+        let source = PolicySource {
+            file: Some("driver.wasm".to_owned()),
+            krate: None,
+            sha256: None,
+            configuration: None,
+            writes: None,
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let refused = policies.driver(&source).map(|_| ()).expect_err("it was stopped");
+                    assert!(refused.is::<Later>(), "{refused:#}");
+                });
+            }
+        });
+        let starts = std::fs::read_to_string(folder.path().join("starts")).expect("it was started");
+        assert_eq!(starts.lines().count(), 1);
+    }
 }

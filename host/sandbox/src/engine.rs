@@ -130,18 +130,31 @@ impl Sandbox {
 
     /// Loads the component of a driver. One that is in use is not compiled again: connections share it.
     pub fn load_driver(&self, bytes: &[u8]) -> Result<Arc<Driver>, LoadError> {
+        self.load_driver_within(bytes, self.config.compile_time)
+    }
+
+    /// Loads the component of a driver that must compile within `time` and within the limit of this sandbox.
+    pub fn load_driver_within(&self, bytes: &[u8], time: Duration) -> Result<Arc<Driver>, LoadError> {
         self.check_size(bytes)?;
         let digest = hex(&Sha256::digest(bytes));
-        let drivers = || self.drivers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(driver) = drivers().get(&digest).and_then(Weak::upgrade) {
+        if let Some(driver) = self.known_driver(&digest) {
             return Ok(driver);
         }
-        let compiled = self.compile(bytes, self.config.compile_time)?;
+        let compiled = self.compile(bytes, time)?;
         let driver = Arc::new(Driver::load(&self.engine, digest.as_str().into(), &compiled)?);
-        let mut drivers = drivers();
+        let mut drivers = self.drivers();
         drivers.retain(|_, driver| driver.strong_count() > 0);
         drivers.insert(digest, Arc::downgrade(&driver));
         Ok(driver)
+    }
+
+    /// A driver with this digest that is in use.
+    pub fn known_driver(&self, digest: &str) -> Option<Arc<Driver>> {
+        self.drivers().get(digest).and_then(Weak::upgrade)
+    }
+
+    fn drivers(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Weak<Driver>>> {
+        self.drivers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check_size(&self, bytes: &[u8]) -> Result<(), LoadError> {
