@@ -11,11 +11,11 @@ use polity_cluster::Cluster;
 use polity_core::binding::{self, Binding, BindingSpec, Limits, LoadedPolicy, PolicySource};
 use polity_core::call::{Scope, WatchEvent, Write};
 use polity_core::catalogue::Catalogue;
-use polity_core::contract::{Manifest, Precondition, Role};
+use polity_core::contract::{Failure, Manifest, Precondition, Role};
 use polity_core::controller::Health;
 use polity_core::grants::{self, Grants};
 use polity_core::object::Object;
-use polity_core::time::{Unix, millis};
+use polity_core::time::{Boot, Now, millis};
 use polity_sandbox::Policy;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -35,6 +35,11 @@ const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// The most bytes of a manifest's name or version: the same as for a name in Kubernetes.
 const NAME: usize = 253;
+
+/// The wait before a status is written again whose write failed. It doubles with each failure.
+const REWRITE_AFTER: Duration = Duration::from_secs(2);
+/// The longest such wait.
+const REWRITE_WITHIN: Duration = Duration::from_mins(1);
 
 /// How often objects are looked at that keep a binding from being loaded, in real time.
 const LOOK_AGAIN_EVERY: std::time::Duration = std::time::Duration::from_secs(10);
@@ -71,6 +76,13 @@ pub(crate) enum Message {
     Loaded(Box<Loaded>),
     /// It is time to check whether policy files were replaced.
     FilesMayHaveChanged,
+    /// The write of a binding's status has ended.
+    StatusWritten {
+        /// The name of the binding.
+        binding: String,
+        /// Whether it was written, or why not.
+        result: Result<(), Failure>,
+    },
 }
 
 /// The reason why a binding is not loaded.
@@ -112,6 +124,9 @@ pub(crate) struct Bindings {
     /// The names of the bindings that are being loaded. Only one load per name runs at a time, even if the
     /// binding changes or goes meanwhile.
     busy: BTreeSet<String>,
+    /// The names of the bindings whose status is being written. Only one write per name runs at a time, so that an older
+    /// status never replaces a newer one.
+    writing: BTreeSet<String>,
     serial: u64,
     /// Whether the watch has listed. Before that it is not known which bindings there are.
     listed: bool,
@@ -128,7 +143,36 @@ struct Known {
     /// The loaded policies, as the status shows them.
     running: Value,
     made_of: MadeOf,
-    written: Option<Value>,
+    /// The status that this host wrote last, or tried to write.
+    status: Option<Value>,
+    stored: Stored,
+}
+
+/// Whether the cluster has the status of a binding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stored {
+    /// It is stored, or being written.
+    Yes,
+    /// This host has not written it since it holds the lease.
+    #[default]
+    No,
+    /// So many writes in a row failed. The next one may begin at this time.
+    Failed { times: u32, again: Boot },
+}
+
+impl Stored {
+    /// The state after one more write failed.
+    fn failed(self, now: Boot) -> Self {
+        let times = match self {
+            Stored::Failed { times, .. } => times.saturating_add(1),
+            Stored::Yes | Stored::No => 1,
+        };
+        let wait = REWRITE_AFTER.saturating_mul(1 << (times - 1).min(16));
+        Stored::Failed {
+            times,
+            again: now + wait.min(REWRITE_WITHIN),
+        }
+    }
 }
 
 impl Bindings {
@@ -147,6 +191,7 @@ impl Bindings {
             selection,
             known: BTreeMap::new(),
             busy: BTreeSet::new(),
+            writing: BTreeSet::new(),
             serial: 0,
             listed: false,
         }
@@ -199,6 +244,10 @@ impl Bindings {
         match self.known.get_mut(&name) {
             Some(known) if same => known.object = object,
             Some(known) => {
+                if known.object.uid() != object.uid() {
+                    // The status of another object of this name says nothing of this one.
+                    (known.status, known.stored) = (None, Stored::No);
+                }
                 (known.spec, known.object) = (spec_of(&object), object);
                 self.load(&name);
             }
@@ -211,7 +260,8 @@ impl Bindings {
                     problem: None,
                     running: Value::Null,
                     made_of: MadeOf::default(),
-                    written: None,
+                    status: None,
+                    stored: Stored::No,
                 };
                 self.known.insert(name.clone(), known);
                 self.load(&name);
@@ -305,19 +355,23 @@ impl Bindings {
         self.known.values().filter(|known| known.loading).count() + usize::from(!self.listed)
     }
 
-    /// The writes for all statuses that changed.
+    /// The writes for all statuses that changed or whose last write failed. The caller tells [`Bindings::status_written`]
+    /// how each ended.
     pub(crate) fn statuses(
         &mut self,
         health: impl Fn(&str) -> Option<Health>,
-        unix: Unix,
+        now: Now,
     ) -> Vec<(String, Write)> {
         let mut writes = Vec::new();
-        for (name, known) in self.known.iter_mut().filter(|(_, known)| !known.loading) {
-            let status = status::status(known, &health(name).unwrap_or_default(), unix);
-            if known.written.as_ref() == Some(&status) {
+        for (name, known) in &mut self.known {
+            let waits = matches!(known.stored, Stored::Failed { again, .. } if now.boot < again);
+            if known.loading || waits || self.writing.contains(name) {
                 continue;
             }
-            known.written = Some(status.clone());
+            let status = status::status(known, &health(name).unwrap_or_default(), now.unix);
+            if known.stored == Stored::Yes && known.status.as_ref() == Some(&status) {
+                continue;
+            }
             // Only the uid is a precondition. Other writers change other fields of the status, and their
             // writes must not make this one fail.
             let precondition = Precondition {
@@ -328,11 +382,36 @@ impl Bindings {
                 object: known.object.reference(),
                 subresource: Some("status".into()),
                 precondition: Some(precondition),
-                patch: json!({"status": status}),
+                patch: json!({"status": &status}),
             };
+            known.status = Some(status);
+            self.writing.insert(name.clone());
             writes.push((name.clone(), write));
         }
         writes
+    }
+
+    /// Takes in the end of a write of a status. Returns how many writes in a row have failed now; `None` if the binding is
+    /// gone.
+    pub(crate) fn status_written(&mut self, name: &str, is_written: bool, now: Boot) -> Option<u32> {
+        self.writing.remove(name);
+        let known = self.known.get_mut(name)?;
+        known.stored = match is_written {
+            true => Stored::Yes,
+            false => known.stored.failed(now),
+        };
+        Some(match known.stored {
+            Stored::Failed { times, .. } => times,
+            Stored::Yes | Stored::No => 0,
+        })
+    }
+
+    /// Forgets all statuses that this host wrote. Another holder of the lease may have written its own when this host gets
+    /// the lease again.
+    pub(crate) fn on_lease_lost(&mut self) {
+        for known in self.known.values_mut() {
+            (known.status, known.stored) = (None, Stored::No);
+        }
     }
 }
 
@@ -485,6 +564,8 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
     };
     let manifests: Vec<&Manifest> = loaded.values().map(|policy| &*policy.manifest).collect();
     fit_together(&spec, &catalogue, &manifests)?;
+    let connection = spec.cloud.as_ref().zip(clouds.connections());
+    let connection = connection.and_then(|(cloud, connections)| connections.stamp(&cloud.name));
     let binding = Binding {
         name: object.name().to_owned(),
         created: created(object),
@@ -492,6 +573,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
         spec,
         policies: loaded,
         catalogue,
+        connection: connection.map_or("".into(), |(spec, _)| spec.to_string().into()),
         namespaces: None,
     };
     Ok(Ready {
@@ -629,4 +711,29 @@ fn created(object: &Object) -> u64 {
         .filter(u8::is_ascii_digit)
         .take(14)
         .fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_whose_write_fails_again_and_again_is_written_more_and_more_seldom() {
+        let now = Boot(1_000);
+        let mut stored = Stored::No;
+        let mut waits = Vec::new();
+        for _ in 0..40 {
+            stored = stored.failed(now);
+            if let Stored::Failed { again, .. } = stored {
+                waits.push((again - now).as_secs());
+            }
+        }
+        assert_eq!(waits[..6], [2, 4, 8, 16, 32, 60]);
+        assert_eq!(waits.last(), Some(&60));
+        assert_eq!(
+            Stored::Yes.failed(now),
+            Stored::No.failed(now),
+            "a success ends the row"
+        );
+    }
 }

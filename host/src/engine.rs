@@ -305,12 +305,31 @@ impl Engine {
                 self.tell_watch(&crate::bindings::scope(), &event);
                 for name in self.bindings.observe(event) {
                     self.observer.report(&format!("binding {name} is gone"));
+                    self.said.forget(&status_of(&name));
                     self.step(Input::Unbound(name));
                     self.forget_policies();
                 }
             }
             Message::Loaded(loaded) => self.loaded(*loaded),
             Message::FilesMayHaveChanged => self.bindings.reload_changed(),
+            Message::StatusWritten { binding, result } => self.on_status_written(&binding, result),
+        }
+    }
+
+    /// Takes in the end of a write of a binding's status. One failure is no news: the binding may just be gone.
+    fn on_status_written(&mut self, binding: &str, result: Result<(), Failure>) {
+        let now = self.clock.now().boot;
+        let of = status_of(binding);
+        match self.bindings.status_written(binding, result.is_ok(), now) {
+            None => self.said.forget(&of),
+            Some(times) => {
+                let wrong = result
+                    .err()
+                    .map(|failure| format!("it cannot be written: {failure}"));
+                if times != 1 {
+                    self.tell(&of, wrong.as_deref());
+                }
+            }
         }
     }
 
@@ -637,6 +656,9 @@ impl Engine {
     /// not overwrite each other's.
     fn write_statuses(&mut self) {
         let now = self.clock.now();
+        if !self.controller.is_holder() {
+            self.bindings.on_lease_lost();
+        }
         if now.boot < self.next_status {
             return;
         }
@@ -645,12 +667,12 @@ impl Engine {
             return;
         }
         let controller = &self.controller;
-        for write in self.bindings.statuses(|name| controller.health(name), now.unix) {
-            let (cluster, name) = (self.cluster.clone(), write.0);
+        for (binding, write) in self.bindings.statuses(|name| controller.health(name), now) {
+            let (cluster, tells) = (self.cluster.clone(), self.tells.clone());
             tokio::spawn(async move {
-                if let Err(failure) = cluster.write(&write.1).await {
-                    tracing::debug!(binding = name, %failure, "the status of a binding is not written");
-                }
+                let result = cluster.write(&write).await.map(|_| ());
+                // When the engine has ended, nobody writes it again.
+                let _ = tells.send(Message::StatusWritten { binding, result }).await;
             });
         }
     }
@@ -705,6 +727,10 @@ fn rooms(threads: usize) -> RoomSizes {
     }
 }
 
+fn status_of(binding: &str) -> String {
+    format!("the status of binding {binding}")
+}
+
 fn watch_of(scope: &Scope) -> String {
     format!("the watch of {scope}")
 }
@@ -719,4 +745,86 @@ fn no_cloud(name: &str) -> Failure {
         name => format!("cloud {name:?} is not open"),
     };
     Failure::new(Code::Unimplemented, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use polity_core::record::PassRecord;
+    use polity_core::time::Unix;
+    use polity_sandbox::{Allocation, Compiler, Confined, Policy, Sandbox, SandboxConfig};
+
+    use super::*;
+    use crate::policies::Policies;
+    use crate::secrets::ClusterSecrets;
+    use crate::selection::Selection;
+
+    struct Unseen;
+
+    impl Observer for Unseen {
+        fn passed(&mut self, _: &PassRecord) {}
+        fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
+        fn report(&mut self, _: &str) {}
+    }
+
+    /// An engine without bindings, on the embedded API.
+    fn engine() -> Engine {
+        let clock = Arc::new(Clock::real());
+        let api = crate::standalone::open(&clock, None).expect("the embedded API");
+        let cluster = Cluster::new(kube::Client::new(api, "default"), ("polity-system", "polity"));
+        let cluster = Arc::new(cluster);
+        let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));
+        let sandbox = Sandbox::new(SandboxConfig {
+            allocation: Allocation::OnDemand,
+            ..SandboxConfig::new(Compiler::Child(Confined::program("/bin/false")))
+        });
+        let sandbox = Arc::new(sandbox.expect("a sandbox"));
+        let config = HostConfig {
+            identity: "host".to_owned(),
+            clock: clock.clone(),
+            cluster,
+            clouds: Arc::new(Clouds::new(clock, secrets, None, 0, None)),
+            policies: Arc::new(Policies::new(sandbox, ".".as_ref(), false, Box::new(|_| {}))),
+            threads: 0,
+            observer: Box::new(Unseen),
+            local: None,
+            selection: Selection::default(),
+            beside: None,
+        };
+        Engine::new(config).0
+    }
+
+    /// The number of statuses that are to be written at this time.
+    fn writes(engine: &mut Engine, at: u64) -> usize {
+        let now = Now {
+            boot: Boot(at),
+            unix: Unix(at),
+        };
+        engine.bindings.statuses(|_| None, now).len()
+    }
+
+    #[tokio::test]
+    async fn a_status_is_written_again_after_a_failure_and_after_the_lease_was_lost() {
+        let mut engine = engine();
+        let binding = json!({"apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding",
+            "metadata": {"name": "a", "uid": "u"}, "spec": {}});
+        let objects = vec![Object::new(binding)];
+        let version = ResourceVersion::default();
+        engine.on_message(Message::Watched(WatchEvent::Listed { objects, version }));
+        let loaded = engine.messages.recv().await.expect("it is loaded");
+        engine.on_message(loaded);
+
+        assert_eq!(writes(&mut engine, 0), 1);
+        assert_eq!(writes(&mut engine, 0), 0, "it is being written");
+        assert_eq!(engine.bindings.status_written("a", false, Boot(0)), Some(1));
+        assert_eq!(writes(&mut engine, 1_999), 0, "it waits");
+        assert_eq!(writes(&mut engine, 2_000), 1, "the write failed");
+        assert_eq!(engine.bindings.status_written("a", true, Boot(2_000)), Some(0));
+        assert_eq!(writes(&mut engine, 4_000), 0, "it is written");
+        engine.bindings.on_lease_lost();
+        assert_eq!(
+            writes(&mut engine, 6_000),
+            1,
+            "another holder may have written its own"
+        );
+    }
 }

@@ -43,8 +43,8 @@ fn is_not(kind: &'static str, reason: &'static str, message: impl Into<String>) 
 
 /// The status of a binding.
 pub(super) fn status(known: &Known, health: &Health, unix: Unix) -> Value {
-    let before = match &known.written {
-        Some(written) => written.get("conditions").cloned(),
+    let before = match &known.status {
+        Some(status) => status.get("conditions").cloned(),
         None => known.object.at("status.conditions"),
     };
     let before = before.as_ref().and_then(Value::as_array);
