@@ -230,7 +230,8 @@ impl Engine {
     }
 
     /// Takes in all inputs that wait now, so that a caller who asks for the state sees the effect of what it
-    /// did before. `true` once core has stopped.
+    /// did before. What is due now comes before the answer, too: who asks all the time must not keep the lease from being
+    /// renewed. `true` once core has stopped.
     fn catch_up(&mut self) -> bool {
         for _ in 0..self.messages.len() {
             if let Ok(message) = self.messages.try_recv() {
@@ -247,7 +248,7 @@ impl Engine {
                 return true;
             }
         }
-        false
+        self.controller.deadline() <= self.clock.now().boot && self.take_in(Input::Tick)
     }
 
     fn told_to_stop(&mut self, batch: &mut Vec<Input>) {
@@ -791,6 +792,14 @@ mod tests {
             beside: None,
         };
         Engine::new(config).0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_for_the_state_all_the_time_does_not_keep_the_lease_from_being_read() {
+        let mut engine = engine();
+        assert!(!engine.catch_up(), "it goes on");
+        let is_lease = |(target, ..): &(Target, Option<PassId>, Now)| *target == Target::Api("lease");
+        assert!(engine.targets.values().any(is_lease), "it was due at once");
     }
 
     /// The number of statuses that are to be written at this time.
