@@ -27,26 +27,43 @@ pub(crate) struct Kept {
 impl Kept {
     /// Opens or creates the folder.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let is_own = |name: &str| name.contains(ENDING);
         let dir = private::folder(path, is_own)?;
         Ok(Kept { dir })
     }
 
-    /// Removes what was kept longest until there is room for one more.
+    /// Removes what was kept longest until there is room for one more. The folder may hold other things, which are neither
+    /// counted nor touched.
     fn make_room(&self) -> std::io::Result<()> {
         let mut all: Vec<(SystemTime, String)> = Vec::new();
         for entry in self.dir.entries()? {
             let entry = entry?;
-            let kept = entry.metadata()?.modified()?.into_std();
-            all.push((kept, entry.file_name().to_string_lossy().into_owned()));
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !is_own(&name) {
+                continue;
+            }
+            match entry.metadata() {
+                Ok(metadata) if metadata.is_file() => all.push((metadata.modified()?.into_std(), name)),
+                Ok(_) => {}
+                // Another process has just removed it.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
         }
         all.sort_unstable();
         let too_many = (all.len() + 1).saturating_sub(MOST);
         for (_, name) in all.into_iter().take(too_many) {
-            self.dir.remove_file(name)?;
+            match self.dir.remove_file(name) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
         }
         Ok(())
     }
+}
+
+/// Whether a file of this name holds machine code, or machine code that is being written: `private::replace` adds `.new`.
+fn is_own(name: &str) -> bool {
+    name.strip_suffix(".new").unwrap_or(name).ends_with(ENDING)
 }
 
 impl KeepsCode for Kept {
@@ -100,5 +117,22 @@ mod tests {
         assert_eq!(kept.dir.entries().expect("entries").count(), MOST);
         assert_eq!(kept.read("000"), None);
         assert!(kept.read(&format!("{:03}", MOST + 2)).is_some());
+    }
+
+    #[test]
+    fn other_files_and_folders_beside_the_code_stay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("code");
+        let kept = Kept::open(&path).expect("it opens");
+        std::fs::create_dir(path.join("folder.code")).expect("made");
+        for number in 0..MOST {
+            std::fs::write(path.join(format!("{number}.txt")), "precious").expect("written");
+        }
+        for number in 0..MOST + 3 {
+            kept.keep(&format!("{number:03}"), b"code");
+        }
+        assert_eq!(kept.read("000"), None);
+        assert!(kept.read("003").is_some(), "only code is counted");
+        assert_eq!(kept.dir.entries().expect("entries").count(), MOST + MOST + 1);
     }
 }
