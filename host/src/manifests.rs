@@ -20,6 +20,7 @@ use crate::connections;
 use crate::crds;
 use crate::install::{Target, apply, cannot_apply, install, install_own, name};
 use crate::policies::Policies;
+use crate::private::folder_of;
 use crate::sim::Scenario;
 use crate::single_flight::Later;
 
@@ -41,12 +42,11 @@ impl Manifests {
     pub fn read(paths: &[PathBuf]) -> Result<Self> {
         let mut all = Manifests::default();
         for path in paths {
-            let folder = if path.is_dir() {
-                path.clone()
-            } else {
-                path.parent().unwrap_or(Path::new(".")).into()
+            let folder: &Path = match path.is_dir() {
+                true => path,
+                false => folder_of(path),
             };
-            all.folder.get_or_insert(folder);
+            all.folder.get_or_insert(folder.to_owned());
             for file in files(path)? {
                 all.read_file(&file)?;
             }

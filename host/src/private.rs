@@ -146,13 +146,20 @@ pub(crate) fn replace(dir: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
     put(dir, &aside, name, content)
 }
 
+/// The folder of a file that the user named. Of a bare name it is the current folder, where `Path::parent` is empty.
+pub(crate) fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
 /// Replaces a file that the user named, in a folder that may belong to anybody. A symbolic link at its name
 /// is replaced and not followed.
 pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| io::Error::other("the path does not name a file"))?;
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let dir = Dir::open_ambient_dir(parent.unwrap_or(Path::new(".")), ambient_authority())?;
+    let dir = Dir::open_ambient_dir(folder_of(path), ambient_authority())?;
     let aside = format!(".{name}.{}", unforeseen()?);
     let put = put(&dir, &aside, name, content);
     if put.is_err() {
@@ -337,6 +344,19 @@ mod tests {
             );
         } else {
             assert!(folder_among_others(Path::new("/usr")).is_err());
+        }
+    }
+
+    #[test]
+    fn the_folder_of_a_bare_name_is_the_current_one() {
+        for (file, folder) in [
+            ("a", "."),
+            ("./a", "."),
+            ("b/a", "b"),
+            ("/a", "/"),
+            ("../a", ".."),
+        ] {
+            assert_eq!(folder_of(Path::new(file)), Path::new(folder), "{file}");
         }
     }
 

@@ -26,6 +26,7 @@ use crate::data::Data;
 use crate::host::{Host, Running};
 use crate::overview::Overview;
 use crate::policies::Policies;
+use crate::private::folder_of;
 use crate::progress::{Format, Progress, say};
 use crate::secrets::ClusterSecrets;
 use crate::selection::Selection;
@@ -113,10 +114,13 @@ impl NodeAgent {
         let binding = self.read_binding()?;
         let data = Arc::new(Data::open(&self.data)?);
         let sandbox = super::sandbox(Allocation::default())?;
-        let folder = self.policies.as_deref().or(self.binding.parent());
+        let folder = self
+            .policies
+            .as_deref()
+            .unwrap_or_else(|| folder_of(&self.binding));
         let policies = Arc::new(Policies::new(
             sandbox.clone(),
-            folder.unwrap_or(Path::new(".")),
+            folder,
             self.build_crates,
             Box::new(move |message| say(format, message)),
         ));

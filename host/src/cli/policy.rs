@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::crds::{carried, defined};
 use crate::display::printable;
 use crate::policies::Policies;
+use crate::private::folder_of;
 use crate::progress::{Format, print, print_json, say};
 
 /// Look at policies before they are rolled out.
@@ -149,10 +150,7 @@ pub(super) fn named(path: &Path, format: Format) -> Result<(Policies, PolicySour
     let sandbox = super::sandbox(polity_sandbox::Allocation::default())?;
     // `.` has no name of its own.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let folder = path
-        .parent()
-        .filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let folder = folder_of(&path);
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let (file, krate) = if path.is_dir() { (None, name) } else { (name, None) };
     let source = PolicySource {

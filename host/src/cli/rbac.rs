@@ -23,6 +23,7 @@ use crate::clouds::Clouds;
 use crate::connections::{Connections, is_connection};
 use crate::manifests::Manifests;
 use crate::policies::Policies;
+use crate::private::folder_of;
 use crate::progress::{Format, say, show};
 use crate::rbac::Allowed;
 use crate::secrets::ClusterSecrets;
@@ -101,7 +102,7 @@ impl Rbac {
             .iter()
             .map(|file| node_agent::read_binding(file, node))
             .collect();
-        let folder = self.paths.first().and_then(|file| file.parent());
+        let folder = self.paths.first().map(|file| folder_of(file));
         let manifests = Manifests {
             bindings: bindings?,
             folder: folder.map(Path::to_owned),
