@@ -32,7 +32,7 @@ use crate::selection::Selection;
 use crate::settled::Settling;
 use crate::sim::{Running, Scenario};
 use crate::standalone;
-use crate::telemetry::{Endpoint, Export};
+use crate::telemetry::{Endpoint, Export, Traces};
 use crate::timekeeping::Timekeeper;
 use crate::waiting::WaitingFile;
 
@@ -240,6 +240,19 @@ impl Run {
         Ok(Some(endpoint))
     }
 
+    /// Where traces are sent. An empty variable counts as one that is not set, as OpenTelemetry demands.
+    fn collector(&self) -> Option<&str> {
+        self.otlp_endpoint
+            .as_deref()
+            .filter(|endpoint| !endpoint.is_empty())
+    }
+
+    /// What sends traces; made first, so that a wrong address stops everything.
+    fn traces(&self, format: Format) -> Result<(Option<Traces>, Option<Export>)> {
+        let traces = self.collector().map(|to| Traces::to(to, format));
+        Ok(traces.transpose()?.unzip())
+    }
+
     fn selection(&self) -> Selection {
         let bindings = self.binding_selector.clone();
         self.domain.selection(bindings.unwrap_or_default())
@@ -262,7 +275,7 @@ impl Run {
         let endpoints = [
             ("--listen", self.listen.is_some()),
             ("--metrics-listen", self.metrics_listen.is_some()),
-            ("--otlp-endpoint", self.otlp_endpoint.is_some()),
+            ("--otlp-endpoint", self.collector().is_some()),
         ];
         if let Some((endpoint, _)) = endpoints.iter().find(|(_, given)| *given && speed == Speed::Max) {
             bail!("--speed max cannot be used with {endpoint}: clients that connect live in real time");
@@ -437,4 +450,40 @@ pub(super) fn identity() -> String {
     let mut random = [0; 4];
     let _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
     format!("{host}-{}-{}", std::process::id(), crate::display::hex(&random))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: Run,
+    }
+
+    fn run(line: &[&str]) -> Run {
+        let all = std::iter::once(&"run").chain(line);
+        Line::try_parse_from(all).expect("it is parsed").run
+    }
+
+    #[test]
+    fn an_empty_address_of_a_collector_is_none() {
+        assert_eq!(run(&["--otlp-endpoint", ""]).collector(), None);
+        let given = run(&["--otlp-endpoint", "http://localhost:4318"]);
+        assert_eq!(given.collector(), Some("http://localhost:4318"));
+    }
+
+    #[tokio::test]
+    async fn a_wrong_address_of_a_collector_is_reported_before_manifests_are_read() {
+        let run = run(&["--otlp-endpoint", "ftp://localhost", "/nowhere"]);
+        let refused = run
+            .start(Format::Text)
+            .await
+            .map(|_| ())
+            .expect_err("it is wrong");
+        assert!(refused.to_string().contains("ftp://localhost"), "{refused:#}");
+    }
 }

@@ -26,7 +26,7 @@ use crate::progress::{Format, Progress, say};
 use crate::recording::Recorder;
 use crate::secrets::ClusterSecrets;
 use crate::sim::{self, Position, Running, Scenario};
-use crate::telemetry::{Metrics, Traces, Watched};
+use crate::telemetry::{Metrics, Watched};
 use crate::timekeeping::{self, Timekeeper};
 use crate::waiting::WaitingFile;
 
@@ -51,6 +51,7 @@ impl Run {
     /// Applies the given manifests and starts the host.
     pub(super) async fn start(&self, format: Format) -> Result<Started> {
         let endpoint = self.endpoint(format).await?;
+        let (traces, export) = self.traces(format)?;
         let manifests = Manifests::read(&self.paths)?;
         self.check(&manifests)?;
         let starting = Starting {
@@ -76,8 +77,6 @@ impl Run {
         if shows_table {
             progress = progress.without_lines();
         }
-        let traces = self.otlp_endpoint.as_deref().map(|to| Traces::to(to, format));
-        let (traces, export) = traces.transpose()?.unzip();
         let observer = Box::new(Watched::new(progress, metrics.clone(), traces));
         let host = Host::start(starting.config(&base, &clouds, observer));
         let handle = || host.handle().clone();
