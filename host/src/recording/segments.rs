@@ -33,6 +33,8 @@ pub(super) struct Segments {
     number: u64,
     file: File,
     written: u64,
+    /// Whether the last line may be cut short in the file. What is appended to such a line cannot be read.
+    is_torn: bool,
     packing: Option<Packing>,
 }
 
@@ -48,20 +50,33 @@ impl Segments {
             number,
             file,
             written: header.len() as u64,
+            is_torn: false,
             packing: None,
         })
     }
 
+    /// Appends a line. After a failure the next line begins another segment.
     pub(super) fn append(&mut self, line: &[u8]) -> Result<()> {
-        if self.written + line.len() as u64 > SEGMENT {
-            let next = self.number.saturating_add(1);
-            self.file = create(&self.folder, next, &self.header)?;
-            (self.number, self.written) = (next, self.header.len() as u64);
-            if let Some(most) = self.most {
-                self.drop_old(most)?;
-            }
-            self.pack();
+        if self.is_torn || self.written + line.len() as u64 > SEGMENT {
+            self.begin_next()?;
         }
+        let written = self.write(line);
+        self.is_torn = written.is_err();
+        written
+    }
+
+    fn begin_next(&mut self) -> Result<()> {
+        let next = self.number.saturating_add(1);
+        self.file = create(&self.folder, next, &self.header)?;
+        (self.number, self.written, self.is_torn) = (next, self.header.len() as u64, false);
+        if let Some(most) = self.most {
+            self.drop_old(most)?;
+        }
+        self.pack();
+        Ok(())
+    }
+
+    fn write(&mut self, line: &[u8]) -> Result<()> {
         self.file
             .write_all(line)
             .context("cannot write to the recording")?;
@@ -331,6 +346,21 @@ mod tests {
         let size = |name: &String| dir.metadata(name).expect("a file").len();
         let all: u64 = names(&dir).iter().map(size).sum();
         assert!(all <= RING, "{all} bytes");
+    }
+
+    #[test]
+    fn no_line_is_appended_to_one_that_a_full_disk_cut_short() {
+        let (_folder, dir) = folder();
+        let mut segments = Segments::new(dir.try_clone().expect("a copy"), "{}", None).expect("it opens");
+        let mut torn = line(0);
+        torn.truncate(10);
+        segments.file.write_all(&torn).expect("room");
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let segment = std::mem::replace(&mut segments.file, File::from_std(full.expect("it opens")));
+        assert!(segments.append(&line(0)).is_err(), "the disk is full");
+        segments.file = segment;
+        segments.append(&line(1)).expect("there is room again");
+        assert!(read(&dir).contains(&1), "{:?}", names(&dir));
     }
 
     #[test]
