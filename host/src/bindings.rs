@@ -27,6 +27,7 @@ use crate::configuration::configuration;
 use crate::connections::StampInUse;
 use crate::crds;
 use crate::policies::{Policies, Stamp};
+use crate::recording::RECORDED;
 use crate::selection::Selection;
 use crate::single_flight::Later;
 
@@ -644,8 +645,8 @@ fn fit_together(spec: &BindingSpec, catalogue: &Catalogue, manifests: &[&Manifes
     Ok(())
 }
 
-/// Refuses limits of zero, and waits that contradict each other. A limit of zero would block this binding for
-/// ever; zero for `passesPerTenant` would block other bindings too.
+/// Refuses limits of zero, limits that make a recording unreadable, and waits that contradict each other. A limit of
+/// zero would block this binding for ever; zero for `passesPerTenant` would block other bindings too.
 fn check_limits(limits: &Limits) -> Result<()> {
     let bounds = [
         ("stepFuel", limits.step_fuel),
@@ -666,6 +667,13 @@ fn check_limits(limits: &Limits) -> Result<()> {
     if let Some((name, _)) = bounds.iter().find(|(_, bound)| *bound == 0) {
         bail!("spec.limits.{name}: 0 would stop every pass; use 1 or more");
     }
+    for (name, bound) in [("journal", limits.journal), ("output", limits.output)] {
+        if bound > RECORDED {
+            bail!(
+                "spec.limits.{name}: the recording of a pass has no room for {bound} bytes; use {RECORDED} or less"
+            );
+        }
+    }
     let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
     if shortest > longest {
         let (shortest, longest) = (millis(shortest), millis(longest));
@@ -685,9 +693,7 @@ fn within_reason(mut limits: Limits) -> Limits {
         &mut limits.step_fuel,
         &mut limits.pass_fuel,
         &mut limits.memory,
-        &mut limits.journal,
         &mut limits.answer,
-        &mut limits.output,
     ] {
         *limit = (*limit).min(REASON);
     }
@@ -734,6 +740,25 @@ mod tests {
             Stored::Yes.failed(now),
             Stored::No.failed(now),
             "a success ends the row"
+        );
+    }
+
+    #[test]
+    fn a_limit_with_which_recordings_could_not_be_read_is_refused() {
+        let at_most = Limits {
+            journal: RECORDED,
+            output: RECORDED,
+            ..Limits::default()
+        };
+        check_limits(&at_most).expect("as much as a recording takes");
+        let more = Limits {
+            journal: RECORDED + 1,
+            ..Limits::default()
+        };
+        let refused = check_limits(&more).expect_err("more than a recording takes");
+        assert_eq!(
+            refused.to_string(),
+            "spec.limits.journal: the recording of a pass has no room for 33554433 bytes; use 33554432 or less"
         );
     }
 }

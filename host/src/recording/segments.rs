@@ -14,13 +14,15 @@ use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
+use super::RECORDED;
 use crate::private;
 
 /// The most bytes of one segment. Then the next segment begins.
 const SEGMENT: u64 = 4 << 20;
-/// The most bytes that are read of one compressed segment: a pass that is larger than a segment has one alone,
-/// and the journals of a pass have 16 MiB at most.
-const UNPACKED: u64 = 64 << 20;
+/// The most bytes that are read of one compressed segment. A pass that is larger than a segment has one alone. Of at most two
+/// roles it holds the answers, the requests and the conclusion, each of at most [`RECORDED`] bytes, and text in JSON can
+/// take twice its length. The rest is for the object.
+const UNPACKED: u64 = 2 * 2 * 3 * RECORDED + (128 << 20);
 
 /// The segments of a recording that is written.
 pub(super) struct Segments {

@@ -172,7 +172,7 @@ async fn limits_as_large_as_numbers_go_are_limits() {
     let mut binding = machines();
     binding["spec"]["limits"] = json!({
         "stepFuel": u64::MAX, "passFuel": u64::MAX, "memory": u64::MAX, "stepWall": u64::MAX, "steps": u32::MAX,
-        "entries": u32::MAX, "journal": u64::MAX, "answer": u64::MAX, "output": u64::MAX,
+        "entries": u32::MAX, "journal": 32 << 20, "answer": u64::MAX, "output": 32 << 20,
         "passesPerTenant": u32::MAX, "burst": u32::MAX, "refill": u64::MAX, "events": u32::MAX, "notes": u32::MAX,
         "cloudCalls": u32::MAX, "shortestWait": 0, "longestWait": u64::MAX,
     });
