@@ -107,6 +107,14 @@ impl Handle {
         view.await.ok()
     }
 
+    /// A handle to no host, whose questions the test answers.
+    #[cfg(test)]
+    pub(crate) fn answered_by_hand() -> (Self, mpsc::Receiver<oneshot::Sender<View>>) {
+        let (questions, asked) = mpsc::channel(MESSAGES);
+        let stopping = Arc::new(watch::channel(None).0);
+        (Handle { questions, stopping }, asked)
+    }
+
     /// Makes the host finish its passes in flight, give up its lease and stop.
     pub fn stop(&self) {
         self.stopping

@@ -61,19 +61,72 @@ pub struct Settling<'a> {
 
 impl Settling<'_> {
     /// Waits. Returns what is stuck at the deadline, or an empty list if everything settled before.
+    ///
+    /// What a step of the scenario changes reaches the host some time after the step has ended. So the scenario is looked at
+    /// before the host, and its end counts only from the next look on.
     pub async fn wait(&self, clock: &Clock, deadline: Millis) -> Vec<String> {
         let end = clock.now().boot + deadline.into();
+        let mut had_ended = sim::unfinished(self.running, self.clouds).is_empty();
         loop {
+            let unfinished = sim::unfinished(self.running, self.clouds);
+            let has_ended = unfinished.is_empty();
             let Some(view) = self.handle.view().await else {
                 return vec!["the host stopped".into()];
             };
-            let stuck = unsettled(self.overview, &view);
-            let mut stuck = stuck.chain(sim::unfinished(self.running, self.clouds)).peekable();
-            if stuck.peek().is_none() || clock.now().boot >= end {
+            let mut stuck = unsettled(self.overview, &view).chain(unfinished).peekable();
+            if (stuck.peek().is_none() && had_ended) || clock.now().boot >= end {
                 return stuck.collect();
             }
             drop(stuck);
+            had_ended = has_ended;
             tokio::time::sleep(view.pause(LOOK_EVERY, LOOK_EVERY_FOR_EACH)).await;
         }
+    }
+}
+
+#[cfg(all(test, feature = "sim"))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    use polity_cluster::Cluster;
+
+    use super::*;
+    use crate::secrets::ClusterSecrets;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_scenario_counts_only_once_the_host_has_had_time_to_see_its_last_step() {
+        let clock = Arc::new(Clock::real());
+        let api = crate::standalone::open(&clock, None).expect("the embedded API");
+        let cluster = Cluster::new(kube::Client::new(api, "default"), ("polity-system", "polity"));
+        let secrets = Arc::new(ClusterSecrets::new(Arc::new(cluster)));
+        let clouds = Clouds::new(clock.clone(), secrets, None, 0, None);
+        let (handle, mut questions) = Handle::answered_by_hand();
+        let (running, left) = Running::with_steps_left(1);
+        let overview = Overview::default();
+        let settling = Settling {
+            handle: &handle,
+            overview: &overview,
+            clouds: &clouds,
+            running: Some(&running),
+        };
+        let settled = View {
+            holder: true,
+            ..View::default()
+        };
+        let mut looks = 0;
+        // The last step ends while the host answers the first look.
+        let answer = async {
+            while let Some(question) = questions.recv().await {
+                looks += 1;
+                left.store(0, Ordering::SeqCst);
+                let _ = question.send(settled.clone());
+            }
+        };
+        let stuck = tokio::select! {
+            stuck = settling.wait(&clock, Millis::seconds(3_600)) => stuck,
+            () = answer => panic!("there is a handle"),
+        };
+        assert_eq!((stuck, looks), (Vec::new(), 3));
     }
 }

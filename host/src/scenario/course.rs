@@ -47,6 +47,17 @@ impl Running {
         self.left.load(Ordering::SeqCst)
     }
 
+    /// A scenario that plays nothing. The test sets how many steps are left.
+    #[cfg(test)]
+    pub(crate) fn with_steps_left(left: usize) -> (Self, Arc<AtomicUsize>) {
+        let (left, failed) = (Arc::new(AtomicUsize::new(left)), Arc::default());
+        let running = Running {
+            left: left.clone(),
+            failed,
+        };
+        (running, left)
+    }
+
     /// The number of steps that failed.
     pub fn steps_failed(&self) -> usize {
         self.failed.load(Ordering::SeqCst)
