@@ -30,7 +30,7 @@ impl Speed {
         match times > 0.0 && times <= 10_000.0 {
             true => Ok(Speed::Times(times)),
             false => Err(format!(
-                "{times} is no speed: a number above 0 and up to 10000 is needed, or max"
+                "the speed {times} is out of range: use a number above 0 and up to 10000, or max"
             )),
         }
     }
@@ -43,7 +43,9 @@ impl FromStr for Speed {
         match (text, text.parse()) {
             ("max", _) => Ok(Speed::Max),
             (_, Ok(times)) => Speed::times(times),
-            (_, Err(_)) => Err(format!("{text} is no speed: a number is needed, or max")),
+            (_, Err(_)) => Err(format!(
+                "the speed {text:?} is not a number: use a number above 0 and up to 10000, or max"
+            )),
         }
     }
 }

@@ -72,7 +72,7 @@ impl Resolve {
         written.map_err(|failure| anyhow!("cannot write the status of {kind} {name}: {failure}"))?;
         say(
             format,
-            &format!("the next pass of {kind} {name} takes it that {said}"),
+            &format!("recorded that {said}: the next pass of {kind} {name} uses this answer"),
         );
         let event = Write::Event {
             object: object.reference(),
@@ -87,7 +87,10 @@ impl Resolve {
         if let Err(failure) = cluster.write(&event).await {
             say(
                 format,
-                &format!("it is said, but there is no Event of it: {failure}"),
+                &format!(
+                    "the entry is resolved, but the Event that says so was not written: {failure}. Nothing else needs to \
+                     be done"
+                ),
             );
         }
         Ok(())

@@ -205,7 +205,7 @@ impl Now {
             up: gauge(
                 r,
                 "polity_event_loop_up",
-                "1 while the event loop says how it stands.",
+                "1 while the event loop answers questions about its state.",
             )?,
             lease: gauge(r, "polity_lease_held", "1 while this host holds its lease.")?,
             bindings: gauges(r, "polity_bindings", "Bindings of this host.", "state")?,
