@@ -271,8 +271,8 @@ impl Scenario {
         }
     }
 
-    /// Starts the scenario from its beginning.
-    pub fn start(
+    /// Starts the scenario from its beginning, without a folder that keeps its position. For tests.
+    pub async fn start(
         &self,
         clock: &Arc<Clock>,
         cluster: &Arc<Cluster>,
@@ -280,8 +280,7 @@ impl Scenario {
         report: Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Running {
         let position = Position::beginning(&self.digest, &self.steps, clock.now().unix);
-        self.course(position, clock, cluster, target, report, None)
-            .start(None)
+        self.go_on(position, (clock, cluster), target, report, None).await
     }
 
     /// Continues the scenario from a position. All its conditions are watched before anything else changes the objects.
@@ -293,21 +292,7 @@ impl Scenario {
         report: Arc<dyn Fn(&str) + Send + Sync>,
         data: Option<Arc<Data>>,
     ) -> Running {
-        let mut course = self.course(position, clock, cluster, target, report, data);
-        let held = course.watch_conditions().await;
-        course.start(Some(held))
-    }
-
-    fn course(
-        &self,
-        position: Position,
-        clock: &Arc<Clock>,
-        cluster: &Arc<Cluster>,
-        target: Target,
-        report: Arc<dyn Fn(&str) + Send + Sync>,
-        data: Option<Arc<Data>>,
-    ) -> Course {
-        Course {
+        let mut course = Course {
             steps: self.steps.clone(),
             position,
             clock: clock.clone(),
@@ -315,7 +300,9 @@ impl Scenario {
             target,
             report,
             data,
-        }
+        };
+        let held = course.watch_conditions().await;
+        course.start(held)
     }
 }
 

@@ -157,8 +157,8 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Starts to perform the steps. `held` are the conditions, if they are watched already.
-    pub(super) fn start(self, held: Option<mpsc::Receiver<usize>>) -> Running {
+    /// Starts to perform the steps. `held` tells which conditions hold (see [`Course::watch_conditions`]).
+    pub(super) fn start(self, held: mpsc::Receiver<usize>) -> Running {
         let left = Arc::new(AtomicUsize::new(0));
         let failed = Arc::new(AtomicUsize::new(0));
         let running = Running {
@@ -175,11 +175,7 @@ impl Course {
         running
     }
 
-    async fn run(mut self, held: Option<mpsc::Receiver<usize>>, tell: impl Fn(&Position) + Send) {
-        let mut held = match held {
-            Some(held) => held,
-            None => self.watch_conditions().await,
-        };
+    async fn run(mut self, mut held: mpsc::Receiver<usize>, tell: impl Fn(&Position) + Send) {
         loop {
             let next = self.position.next();
             tokio::select! {
@@ -205,6 +201,9 @@ impl Course {
     /// Watches the conditions and sends the index of each step whose condition holds, once. A step without a
     /// condition is due at its time. When this returns, the watches of all conditions whose time has come have begun,
     /// and those that hold are stored: such a condition may stop holding at once, and must not be missed.
+    ///
+    /// A watch whose first list failed has begun, too. It lists again later, but this does not wait for that: the kind may
+    /// be served only when a later step or a policy brings its definition.
     pub(super) async fn watch_conditions(&mut self) -> mpsc::Receiver<usize> {
         // Each step sends once, so that no sender waits.
         let (tells, mut held) = mpsc::channel(self.steps.len().max(1));

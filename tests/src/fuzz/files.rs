@@ -69,7 +69,7 @@ fn play(mut scenario: Scenario, objects: &[serde_json::Value]) {
         for object in objects.iter().take(MOST) {
             let _ = site.cluster.apply(object).await;
         }
-        let running = site.play(&scenario);
+        let running = site.play(&scenario).await;
         tokio::time::sleep(PLAYED).await;
         assert!(running.steps_failed() <= scenario.steps.len());
         for expectation in &scenario.expect {

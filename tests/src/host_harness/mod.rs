@@ -328,8 +328,10 @@ impl Site {
     }
 
     /// Starts what a scenario says of objects.
-    pub fn play(&self, scenario: &Scenario) -> Running {
-        scenario.start(&self.clock, &self.cluster, Target::Standalone, Arc::new(|_| {}))
+    pub async fn play(&self, scenario: &Scenario) -> Running {
+        scenario
+            .start(&self.clock, &self.cluster, Target::Standalone, Arc::new(|_| {}))
+            .await
     }
 
     /// Waits until everything is settled for this host and the scenario has nothing left to do; what is stuck after
