@@ -1,5 +1,5 @@
-//! Policies that would use the host for ever before they run, while they are compiled or while their
-//! configuration is checked. They are stopped and tried again later, and no other policy waits for them.
+//! Policies whose compilation, or the check of whose configuration, takes all time or memory that there is. They are
+//! stopped and tried again later, and no other policy waits for them.
 
 use std::sync::Arc;
 
