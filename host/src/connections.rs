@@ -8,7 +8,7 @@ mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -49,6 +49,8 @@ pub struct Connections {
     clock: Arc<Clock>,
     secrets: Arc<dyn SecretResolver>,
     seed: u64,
+    /// How often a connection was opened. The handles of each opening are valid only there.
+    openings: AtomicU64,
     /// The addresses of the API server: no request to an address from a cloud's response may go there.
     never: Vec<IpAddr>,
     pace: Arc<Pace>,
@@ -123,6 +125,7 @@ impl Connections {
             clock,
             secrets,
             seed,
+            openings: AtomicU64::new(0),
             pace: Arc::default(),
             keeps: None,
             known: Mutex::default(),
@@ -359,7 +362,8 @@ impl Connections {
         };
         let (pace, clock) = (self.pace.clone(), self.clock.clone());
         let cloud = DriverCloud::new(driver, connection, pace, clock.clone())?;
-        let gateway = Gateway::new(cloud, self.secrets.clone(), clock, Sessions::new(self.seed))?;
+        let sessions = Sessions::of_opening(self.seed, self.openings.fetch_add(1, Ordering::Relaxed));
+        let gateway = Gateway::new(cloud, self.secrets.clone(), clock, sessions)?;
         Ok(Open {
             made_of,
             cloud: Arc::new(gateway),

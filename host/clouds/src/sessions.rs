@@ -27,7 +27,8 @@ pub const MARGIN: u64 = 60_000;
 /// # Guarantees
 ///
 /// - Equal plans share a session, also if different objects ask. A plan with another digest of a Secret is another plan.
-/// - A handle is valid for the object that it was answered to, as long as its session is kept.
+/// - A handle is valid for the object that it was answered to, as long as its session is kept. It leads to no session of
+///   another plan or of another opening of the cloud.
 /// - Failures are not kept: neither a session that could not be opened, nor a session that the cloud answered with
 ///   `unauthenticated`.
 /// - Once a Secret is seen with another digest, all sessions from its old content are dropped.
@@ -53,7 +54,15 @@ struct Kept {
 impl Sessions {
     /// No session is open yet. Handles are as hard to guess as the seed.
     pub fn new(seed: u64) -> Self {
-        let key = Sha256::new_with_prefix(b"polity sessions").chain_update(seed.to_le_bytes());
+        Self::of_opening(seed, 0)
+    }
+
+    /// The sessions of one opening of a cloud. A cloud that is opened again takes another number: sessions are counted
+    /// from one, so the number keeps a handle of the earlier opening from being valid at this one.
+    pub fn of_opening(seed: u64, opening: u64) -> Self {
+        let key = Sha256::new_with_prefix(b"polity sessions")
+            .chain_update(seed.to_le_bytes())
+            .chain_update(opening.to_le_bytes());
         Sessions {
             key: key.finalize().into(),
             present: BTreeMap::new(),
@@ -120,7 +129,11 @@ impl Sessions {
             return Ok(session.clone());
         };
         self.sweep(now);
-        let serial = serial(handle).filter(|serial| *handle == self.handle(*serial, &session.owner));
+        let is_of = |serial: &u64| {
+            let kept = self.kept.get(serial);
+            kept.is_some_and(|kept| *handle == self.handle(*serial, &kept.plan, &session.owner))
+        };
+        let serial = serial(handle).filter(is_of);
         let kept = serial.and_then(|serial| self.kept.get_mut(&serial));
         let kept = kept.ok_or_else(|| {
             let message = "the session's handle is not valid for this object, or its session has ended";
@@ -203,14 +216,16 @@ impl Sessions {
     }
 
     fn answer(&self, serial: u64, owner: &str, reused: bool) -> Value {
-        let attributes = &self.kept[&serial].opened.attributes;
-        json!({"handle": self.handle(serial, owner), "reused": reused, "attributes": attributes})
+        let Kept { plan, opened, .. } = &self.kept[&serial];
+        json!({"handle": self.handle(serial, plan, owner), "reused": reused, "attributes": opened.attributes})
     }
 
     /// A handle: `session-7-` and 128 bits of a digest. The other half of the digest is left out, so that a caller
     /// cannot extend the digest to the digest of another owner.
-    fn handle(&self, serial: u64, owner: &str) -> String {
-        let digest = Sha256::new_with_prefix(self.key).chain_update(serial.to_le_bytes());
+    fn handle(&self, serial: u64, plan: &[u8; 32], owner: &str) -> String {
+        let digest = Sha256::new_with_prefix(self.key)
+            .chain_update(serial.to_le_bytes())
+            .chain_update(plan);
         let digest = digest.chain_update(owner).finalize();
         let half: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         format!("{PREFIX}{serial}-{half}")

@@ -129,6 +129,32 @@ fn a_handle_is_of_no_use_to_another_object_and_cannot_be_made_up() {
 }
 
 #[test]
+fn a_handle_of_an_earlier_opening_of_a_cloud_enters_no_session_of_the_next() {
+    let mut earlier = Bench::new();
+    let before = earlier.put(&plan("role/a"), "u", opened("x", None));
+    for same_plan in [true, false] {
+        let mut next = Bench {
+            sessions: Sessions::of_opening(7, 1),
+            now: NOW,
+        };
+        let other = if same_plan { "role/a" } else { "role/b" };
+        next.put(&plan(other), "v", opened("y", None));
+        let late = next.sessions.enter(NOW, &session("u", &before["handle"]));
+        assert_eq!(late.unwrap_err().code, Code::Unauthenticated, "{other}");
+    }
+}
+
+#[test]
+fn a_handle_belongs_to_the_plan_of_its_session() {
+    let mut first = Bench::new();
+    let mut second = Bench::new();
+    let of_a = first.put(&plan("role/a"), "u", opened("x", None));
+    let of_b = second.put(&plan("role/b"), "u", opened("y", None));
+    assert_ne!(of_a["handle"], of_b["handle"]);
+    assert_eq!(second.enter("u", &of_a["handle"]), None);
+}
+
+#[test]
 fn a_session_that_is_about_to_end_is_not_handed_out_and_works_until_its_end() {
     let mut b = Bench::new();
     let first = b.put(&plan("a"), "u", opened("x", Some(NOW + 900_000)));
