@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use polity_clouds::{BoxFuture, Clock, Cloud};
 use polity_core::call::Write;
-use polity_core::contract::{Act, Failure, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
+use polity_core::contract::{
+    Act, Code, Failure, Kind, ListQuery, ObjectDelete, ObjectQuery, ObjectRef, Precondition, Question,
+};
 use polity_core::object::Object;
 use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
@@ -74,7 +76,7 @@ impl Kubelets {
                 self.shown.remove(id);
             }
             if node.left.is_some() && !node.deregistered {
-                self.delete(reference(&node.name)).await?;
+                self.deregister(node).await?;
                 sim.tell(|sim, _| sim.note_deregistered(id)).await?;
             }
             self.show(node).await?;
@@ -91,13 +93,7 @@ impl Kubelets {
         if self.shown.get(&node.provider_id) == Some(&conditions) {
             return Ok(());
         }
-        let question = Question::Object(polity_core::contract::ObjectQuery {
-            object: reference(&node.name),
-            projection: Vec::new(),
-            latest: true,
-        });
-        let found = self.objects.read(question).await.unwrap_or_default();
-        if found["spec"]["providerID"] == *node.provider_id {
+        if let Some(found) = self.own(node).await? {
             let conditions = beside_those_of_others(&conditions, &found);
             let write = Write::Patch {
                 object: reference(&node.name),
@@ -124,31 +120,50 @@ impl Kubelets {
             let on = |node: &&NodeView| pod["spec"]["nodeName"] == *node.name && node.heard;
             let ends = pod["metadata"]["deletionTimestamp"].as_str();
             if ends.is_some_and(|at| at <= now.as_str()) && nodes.iter().any(|node| on(&node)) {
-                self.delete(Object::new(pod.clone()).reference()).await?;
+                self.delete(&Object::new(pod.clone())).await?;
             }
         }
         Ok(())
     }
 
-    async fn delete(&self, object: ObjectRef) -> Result<(), Failure> {
-        let question = Question::Object(polity_core::contract::ObjectQuery {
-            object: object.clone(),
+    /// Deletes the Node of a machine that left. A Node of that name that belongs to another machine stays.
+    async fn deregister(&self, node: &NodeView) -> Result<(), Failure> {
+        match self.own(node).await? {
+            Some(found) => self.delete(&Object::new(found)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The Node of a machine; `None` if it does not exist, or if its name belongs to another machine.
+    async fn own(&self, node: &NodeView) -> Result<Option<Value>, Failure> {
+        let question = Question::Object(ObjectQuery {
+            object: reference(&node.name),
             projection: Vec::new(),
             latest: true,
         });
-        let Ok(found) = self.objects.read(question).await else {
-            return Ok(());
-        };
+        match self.objects.read(question).await {
+            Ok(found) => Ok((found["spec"]["providerID"] == *node.provider_id).then_some(found)),
+            Err(failure) if failure.code == Code::NotFound => Ok(None),
+            // Nobody knows whether the Node exists. The next look asks again.
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Deletes this object, and no later object of its name.
+    async fn delete(&self, found: &Object) -> Result<(), Failure> {
         let delete = Act::Delete(ObjectDelete {
-            object,
+            object: found.reference(),
             precondition: Precondition {
-                uid: Object::new(found).uid().to_owned(),
+                uid: found.uid().to_owned(),
                 resource_version: None,
             },
             grace_period_seconds: Some(0),
             propagation_policy: None,
         });
-        self.objects.write(Write::Act(delete)).await
+        match self.objects.write(Write::Act(delete)).await {
+            Err(failure) if failure.code == Code::NotFound => Ok(()),
+            ended => ended,
+        }
     }
 }
 
@@ -212,11 +227,132 @@ fn reference(name: &str) -> ObjectRef {
     }
 }
 
-#[test]
-fn a_kubelet_leaves_the_conditions_of_others_alone() {
-    let own = json!([{"type": "Ready", "status": "True"}]);
-    let others = json!({"type": "PackagesEnsured", "status": "True"});
-    let node = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, others]}});
-    assert_eq!(beside_those_of_others(&own, &node), json!([own[0], others]));
-    assert_eq!(beside_those_of_others(&own, &json!({})), own);
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    use futures::executor::block_on;
+
+    use super::*;
+
+    /// An API server that answers its reads by a script, and remembers its writes.
+    #[derive(Default)]
+    struct Server {
+        reads: Mutex<VecDeque<Result<Value, Failure>>>,
+        writes: Mutex<Vec<Write>>,
+    }
+
+    impl Objects for Server {
+        fn read(&self, _: Question) -> BoxFuture<'_, Result<Value, Failure>> {
+            let next = self.reads.lock().unwrap().pop_front();
+            Box::pin(std::future::ready(next.expect("one more read")))
+        }
+
+        fn write(&self, write: Write) -> BoxFuture<'_, Result<(), Failure>> {
+            self.writes.lock().unwrap().push(write);
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn apply(&self, _: Value) -> BoxFuture<'_, Result<(), Failure>> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    /// Kubelets of an API server that answers these reads.
+    fn kubelets(reads: impl IntoIterator<Item = Result<Value, Failure>>) -> (Kubelets, Arc<Server>) {
+        let server = Arc::new(Server {
+            reads: Mutex::new(reads.into_iter().collect()),
+            ..Server::default()
+        });
+        let objects = server.clone();
+        let shown = BTreeMap::new();
+        (Kubelets { objects, shown }, server)
+    }
+
+    fn view() -> NodeView {
+        NodeView {
+            name: "n".into(),
+            provider_id: "sim:///m-1".into(),
+            machine: "m".into(),
+            owner: "u".into(),
+            tenant: "t".into(),
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
+            joined: 1,
+            left: None,
+            gone: None,
+            registered: true,
+            deregistered: false,
+            ready: true,
+            heard: true,
+            conditions: Vec::new(),
+            since: 1,
+        }
+    }
+
+    fn of_machine(provider_id: &str) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "uid-n", "resourceVersion": "7"},
+            "spec": {"providerID": provider_id},
+        })
+    }
+
+    fn failed(code: Code) -> Result<Value, Failure> {
+        Err(Failure::new(code, "no"))
+    }
+
+    #[test]
+    fn conditions_that_could_not_be_written_are_written_at_the_next_look() {
+        let found = of_machine("sim:///m-1");
+        let (mut kubelets, server) = kubelets([failed(Code::DeadlineExceeded), Ok(found)]);
+        assert!(block_on(kubelets.show(&view())).is_err());
+        for _ in 0..2 {
+            block_on(kubelets.show(&view())).unwrap();
+        }
+        assert_eq!(server.writes.lock().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn conditions_of_a_node_that_is_gone_are_not_written_at_each_look() {
+        let (mut kubelets, server) = kubelets([failed(Code::NotFound)]);
+        for _ in 0..2 {
+            block_on(kubelets.show(&view())).unwrap();
+        }
+        assert!(server.writes.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_node_that_left_is_deleted_once_the_api_server_answers() {
+        let found = of_machine("sim:///m-1");
+        let (kubelets, server) = kubelets([failed(Code::Unavailable), Ok(found)]);
+        assert!(block_on(kubelets.deregister(&view())).is_err());
+        block_on(kubelets.deregister(&view())).unwrap();
+        let writes = server.writes.lock().unwrap();
+        let [Write::Act(Act::Delete(delete))] = &writes[..] else {
+            panic!("{writes:?}");
+        };
+        assert_eq!(
+            (delete.object.name.as_str(), delete.precondition.uid.as_str()),
+            ("n", "uid-n")
+        );
+    }
+
+    #[test]
+    fn a_node_of_the_same_name_that_belongs_to_another_machine_stays() {
+        let (kubelets, server) = kubelets([Ok(of_machine("sim:///m-2")), failed(Code::NotFound)]);
+        for _ in 0..2 {
+            block_on(kubelets.deregister(&view())).unwrap();
+        }
+        assert!(server.writes.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_kubelet_leaves_the_conditions_of_others_alone() {
+        let own = json!([{"type": "Ready", "status": "True"}]);
+        let others = json!({"type": "PackagesEnsured", "status": "True"});
+        let node = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}, others]}});
+        assert_eq!(beside_those_of_others(&own, &node), json!([own[0], others]));
+        assert_eq!(beside_those_of_others(&own, &json!({})), own);
+    }
 }
