@@ -230,12 +230,13 @@ impl Machine {
         std::thread::spawn(move || {
             let done = self.carry_out(&work);
             let boot_id = self.debian.boot_id().ok();
+            let ended = work.ended(boot_id, done.err());
             let mut memory = self.remembered();
-            let kept = self.remember(&mut memory, |memory| {
-                memory.work = Some(work.ended(boot_id, done.err()));
-            });
+            let kept = self.remember(&mut memory, |memory| memory.work = Some(ended.clone()));
             if let Err(failure) = kept {
                 tracing::error!("{failure}");
+                // This process must not wait for work that has ended. The next process does the work once more.
+                memory.work = Some(ended);
             }
         });
     }
@@ -279,16 +280,19 @@ impl Machine {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state and stores it. A dry run stores nothing, because it does nothing of its work.
+    /// Changes the state and stores it. If it cannot be stored, nothing has changed: work that is noted but not begun
+    /// would be waited for without end. A dry run stores nothing, because it does nothing of its work.
     fn remember(&self, memory: &mut Memory, change: impl FnOnce(&mut Memory)) -> Result<(), Failure> {
-        change(memory);
-        let Some(persist) = self.persist.as_ref().filter(|_| !self.config.dry_run) else {
-            return Ok(());
-        };
-        let snapshot = serde_json::to_string(memory).expect("a memory is JSON");
-        persist(&snapshot).map_err(|e| {
-            let message = format!("the state of this node cannot be stored: {e}");
-            Failure::new(Code::Internal, message).effect_unknown()
-        })
+        let mut changed = memory.clone();
+        change(&mut changed);
+        if let Some(persist) = self.persist.as_ref().filter(|_| !self.config.dry_run) {
+            let snapshot = serde_json::to_string(&changed).expect("a memory is JSON");
+            persist(&snapshot).map_err(|e| {
+                let message = format!("the state of this node cannot be stored: {e}");
+                Failure::new(Code::Internal, message).effect_unknown()
+            })?;
+        }
+        *memory = changed;
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -40,6 +41,8 @@ struct Bench {
     root: TempDir,
     hand: Arc<Hand>,
     persisted: Arc<Mutex<Vec<String>>>,
+    /// How often the state can still be stored.
+    room: Arc<AtomicUsize>,
 }
 
 impl Bench {
@@ -49,6 +52,7 @@ impl Bench {
             root: tempfile::tempdir().expect("a folder"),
             hand: Arc::default(),
             persisted: Arc::default(),
+            room: Arc::new(AtomicUsize::new(usize::MAX)),
         };
         fs::create_dir_all(bench.path("proc/sys/kernel/random")).expect("a folder");
         bench.boots("b-1");
@@ -81,8 +85,10 @@ impl Bench {
             reboot_command,
             kubelet_restart_command: None,
         };
-        let persisted = self.persisted.clone();
+        let (persisted, room) = (self.persisted.clone(), self.room.clone());
         let persist: Persist = Box::new(move |snapshot| {
+            let took = room.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            took.map_err(|_| io::Error::from(io::ErrorKind::StorageFull))?;
             persisted
                 .lock()
                 .expect("nobody panicked")
@@ -250,6 +256,52 @@ fn what_is_only_said_is_neither_done_nor_remembered() {
             *bench.persisted.lock().expect("nobody panicked"),
             Vec::<String>::new()
         );
+    });
+}
+
+#[test]
+fn work_that_cannot_be_stored_does_not_begin_and_is_not_waited_for() {
+    on_a_runtime(async {
+        let bench = Bench::new();
+        bench.room.store(0, Ordering::SeqCst);
+        let machine = bench.machine(None, false);
+        for _ in 0..2 {
+            let ensured = ask(
+                &machine,
+                "node.ensure",
+                json!({"versions": {"kubelet": "1.31.1"}}),
+            )
+            .await;
+            let failure = ensured.expect_err("no room");
+            assert!(failure.message.contains("cannot be stored"), "{failure}");
+            assert_eq!(*machine.machine.remembered(), Memory::default());
+        }
+    });
+}
+
+#[test]
+fn work_whose_end_cannot_be_stored_has_ended() {
+    on_a_runtime(async {
+        let bench = Bench::new();
+        bench.room.store(1, Ordering::SeqCst);
+        let machine = bench.machine(None, false);
+        let ensured = ask(
+            &machine,
+            "node.ensure",
+            json!({"versions": {"kubelet": "1.31.1"}}),
+        )
+        .await;
+        ensured.expect("its begin is stored");
+        let begin = Instant::now();
+        let is_running = || {
+            let work = machine.machine.remembered().work.clone();
+            work.is_some_and(|work| work.state == WorkState::Running)
+        };
+        while is_running() {
+            assert!(begin.elapsed() < PATIENCE, "the work never ends");
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(bench.persisted.lock().expect("nobody panicked").len(), 1);
     });
 }
 
