@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use futures::channel::oneshot;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
+use super::hold::Hold;
 use super::{Change, DiskError, NotKept, Record, RecordKey};
 
 /// The records: table and key lead to the value. Key and value are JSON.
@@ -38,6 +39,7 @@ pub(crate) struct Disk {
     handed_in: u64,
     /// The number of batches that are stored.
     stored: Arc<AtomicU64>,
+    hold: Hold,
 }
 
 /// The changes of one call.
@@ -63,12 +65,14 @@ impl Disk {
         let records = load(&database).map_err(|e| DiskError::Open(Box::new(e)))?;
         let (sender, batches) = channel();
         let stored = Arc::new(AtomicU64::new(0));
+        let hold = Hold::default();
         let mut writer = Writer {
             opens,
             file,
             database: Some(database),
             owed: BTreeMap::new(),
             stored: stored.clone(),
+            hold: hold.clone(),
         };
         let thread = std::thread::Builder::new().name("polity-sim-disk".into());
         let thread = thread.spawn(move || writer.run(&batches));
@@ -77,6 +81,7 @@ impl Disk {
             writer: Some(thread.map_err(DiskError::Thread)?),
             handed_in: 0,
             stored,
+            hold,
         };
         Ok((disk, records))
     }
@@ -96,6 +101,7 @@ impl Disk {
             receipt,
         };
         if let Some(sender) = &self.sender {
+            self.hold.begin(self.handed_in);
             // If the writer has panicked, the batch is dropped with its receipt, so no caller is told that it
             // is stored.
             let _ = sender.send(batch);
@@ -122,6 +128,14 @@ struct Writer {
     /// The changes that are to be stored. After a failed transaction they are more than the present batches.
     owed: BTreeMap<RecordKey, Option<Vec<u8>>>,
     stored: Arc<AtomicU64>,
+    hold: Hold,
+}
+
+impl Drop for Writer {
+    /// From now on no caller is told a result, so none is waited for. That is so after a panic, too.
+    fn drop(&mut self) {
+        self.hold.end(u64::MAX);
+    }
 }
 
 impl Writer {
@@ -160,6 +174,7 @@ impl Writer {
             // A caller that gave up waiting dropped its receiver.
             let _ = receipt.send(written.clone());
         }
+        self.hold.end(last);
     }
 
     fn write(&mut self) -> Result<(), NotKept> {
@@ -222,6 +237,7 @@ fn commit(database: &Database, changes: &BTreeMap<RecordKey, Option<Vec<u8>>>) -
 mod tests {
     use std::io;
     use std::sync::{Condvar, Mutex};
+    use std::time::Duration;
 
     use futures::executor::block_on;
 
@@ -347,6 +363,29 @@ mod tests {
         assert_eq!(memory.after_power_loss().disk().1.len(), 51);
         let syncs = memory.gate.0.lock().unwrap().syncs;
         assert!(syncs <= 4, "{syncs} syncs for two transactions");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_jumps_stands_still_while_a_caller_waits_for_the_disk() {
+        let memory = Memory::default();
+        let (mut disk, _) = memory.disk();
+        for key in 0..3 {
+            memory.set(|gate| gate.is_shut = true);
+            let stored = tokio::time::timeout(Duration::from_secs(5), disk.store(change(key, "1")));
+            let opener = std::thread::spawn({
+                let memory = memory.clone();
+                move || {
+                    memory.until_awaited();
+                    memory.set(|gate| gate.is_shut = false);
+                }
+            });
+            let stored = stored.await.expect("the clock has not jumped");
+            stored.unwrap().unwrap();
+            opener.join().unwrap();
+            let before = tokio::time::Instant::now();
+            tokio::time::sleep(Duration::from_secs(3_600)).await;
+            assert!(before.elapsed() >= Duration::from_secs(3_600), "it jumps again");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! calls, and [`Disk`] stores them. Calls that wait at the same time share one transaction.
 
 mod disk;
+mod hold;
 mod table;
 
 use std::fs::File;
