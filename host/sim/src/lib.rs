@@ -9,7 +9,7 @@
 //!
 //! | room | what it is |
 //! |---|---|
-//! | `kernel/` | time, chance, faults, tasks in progress, calls, and what outlives the process; knows nothing of clouds |
+//! | `kernel/` | time, chance, faults, tasks in progress, calls with their accounts, and what outlives the process; knows no service |
 //! | `hypervisor/` | all VMs: names, power, tasks that change them, and a log of all effects |
 //! | `services/` | one room for each service, with its own state, behind the trait `Service` |
 //! | `event.rs` | what services tell each other |

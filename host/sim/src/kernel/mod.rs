@@ -1,6 +1,7 @@
 //! The kernel of a simulation: time, chance, faults, tasks, calls, and what is stored.
 //!
-//! It does not know what is simulated. Its user provides two types: events (`E`), which the kernel keeps
+//! It knows what all services have in common: callers, their accounts, and the longest time of a call. It knows no service
+//! and no thing of one. Its user provides two types: events (`E`), which the kernel keeps
 //! until they are due or passes to all listeners, and quirks (`Q`), which are faults that it passes unread to
 //! the service that performs the call.
 //!
