@@ -86,9 +86,7 @@ pub struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn chain(&self) -> Result<&'a [Value], Failure> {
         let chain = self.plan["chain"].as_array().map(Vec::as_slice);
-        chain.ok_or_else(|| {
-            invalid("the credential plan has no chain; a connection needs plan.chain (accounts are of the simulated cloud)")
-        })
+        chain.ok_or_else(|| invalid("the credential plan has no chain; a connection needs plan.chain"))
     }
 
     fn secret(&self) -> Result<&'a Values, Failure> {
