@@ -1,10 +1,12 @@
 //! Translates the errors of an API server into the codes of the contract, by the table in `wit/ERRORS.md`.
 
 use std::error::Error as StdError;
+use std::time::Duration;
 
 use http::StatusCode;
 use kube::client::AuthError;
 use polity_core::contract::{Code, Failure, Json};
+use polity_core::time::millis;
 use serde_json::Value;
 
 /// The kind of request. The same HTTP status means different things for different kinds.
@@ -37,6 +39,9 @@ impl Verb {
     }
 }
 
+/// The longest wait that a server can ask for. Without this limit a server, or a proxy before it, could stop a watch or an
+/// object for days.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
 /// The most bytes of a server's message that are passed on.
 const SAID: usize = 4_096;
 /// The most bytes of a server's details that are passed on, as the contract says. JSON cannot be cut.
@@ -83,7 +88,7 @@ pub(crate) fn from_response(
     };
     let seconds = body["details"]["retryAfterSeconds"].as_u64().or(retry_after);
     let failure = Failure {
-        retry_after: seconds.map(|seconds| seconds.saturating_mul(1_000)),
+        retry_after: seconds.map(|seconds| millis(Duration::from_secs(seconds).min(LONGEST_ASKED))),
         detail: detail_of(body),
         ..Failure::new(code, format!("{what}: {said}"))
     };
@@ -279,7 +284,11 @@ mod tests {
         let failure = from_response(Verb::Evict, "x", status, Some(1), &Value::Null);
         assert_eq!(failure.retry_after, Some(1_000));
         let failure = from_response(Verb::Evict, "x", status, Some(u64::MAX), &Value::Null);
-        assert_eq!(failure.retry_after, Some(u64::MAX));
+        assert_eq!(
+            failure.retry_after,
+            Some(300_000),
+            "no server stops an object for days"
+        );
     }
 
     /// The refusals of evictions as kube-apiserver 1.36.3 sends them. `tests/tests/evictions.rs` checks them

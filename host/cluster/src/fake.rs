@@ -10,7 +10,7 @@ use http::{HeaderMap, Request, Response};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
-use kube::client::Body;
+use kube::client::{AuthError, Body};
 use polity_core::contract::{Kind, ObjectRef};
 use serde_json::{Value, json};
 use tower::{BoxError, service_fn};
@@ -30,6 +30,8 @@ pub(crate) enum Reply {
     Watch(Vec<Value>, Then),
     /// The connection is refused.
     Refused,
+    /// The client has no credentials to send the request with.
+    NoCredentials,
     /// The connection ends before the answer.
     Reset,
     /// No answer, ever.
@@ -149,6 +151,7 @@ async fn answer(reply: Reply) -> Result<Response<Answered>, BoxError> {
         }
         Reply::Watch(lines, then) => Ok(Response::new(watch_body(&lines, then))),
         Reply::Refused => Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()),
+        Reply::NoCredentials => Err(AuthError::UnrefreshableTokenResponse.into()),
         Reply::Reset => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
         Reply::Silence => std::future::pending().await,
     }

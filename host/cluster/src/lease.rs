@@ -26,7 +26,7 @@ impl Cluster {
         let Some(write) = write else {
             return match until(end, Verb::Get, &what, self.get(&reference)).await {
                 Err(failure) if failure.code == Code::NotFound => Ok(None),
-                other => other.map(|lease| Some(read(&lease))),
+                other => read(&what, &other?).map(Some),
             };
         };
         match until(end, Verb::Patch, &what, self.write_lease(&reference, write)).await {
@@ -34,7 +34,7 @@ impl Cluster {
                 code: Code::Aborted,
                 ..failure
             }),
-            other => other.map(|lease| Some(read(&lease))),
+            other => read(&what, &other?).map(Some).map_err(Failure::effect_unknown),
         }
     }
 
@@ -78,19 +78,23 @@ impl Cluster {
     }
 }
 
-fn read(lease: &Value) -> LeaseRead {
-    LeaseRead {
+/// Reads an answer. Without a version it is no lease. Taken for one, it would be a lease without a holder, and a write
+/// without a version has no precondition: two hosts could then hold the lease.
+fn read(what: &str, lease: &Value) -> Result<LeaseRead, Failure> {
+    let version = lease["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    if version.is_empty() {
+        let message = format!("{what}: the answer is not a Lease with a resourceVersion");
+        return Err(Failure::new(Code::Internal, message));
+    }
+    Ok(LeaseRead {
         holder: lease["spec"]["holderIdentity"]
             .as_str()
             .unwrap_or_default()
             .to_owned(),
         duration: Duration::from_secs(number(&lease["spec"]["leaseDurationSeconds"])),
-        version: lease["metadata"]["resourceVersion"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
+        version: version.to_owned(),
         transitions: number(&lease["spec"]["leaseTransitions"]),
-    }
+    })
 }
 
 /// A number of a lease. The field has 32 bits, and somebody else wrote it. One less than the largest value is
@@ -154,6 +158,23 @@ mod tests {
             Duration::from_secs(u64::from(i32::MAX.unsigned_abs() - 1))
         );
         assert_eq!(read.transitions, u64::from(i32::MAX.unsigned_abs() - 1));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_no_lease_is_not_taken_for_a_free_one() {
+        for written in [None, Some(write(Some("1")))] {
+            let fake = Fake::serving([Reply::json(200, json!({}))]);
+            let failure = fake
+                .cluster()
+                .lease(written.as_ref())
+                .await
+                .expect_err("no lease");
+            let effect = match written {
+                None => Effect::None,
+                Some(_) => Effect::Unknown,
+            };
+            assert_eq!((failure.code, failure.effect), (Code::Internal, effect));
+        }
     }
 
     #[tokio::test]

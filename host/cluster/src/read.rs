@@ -1,5 +1,6 @@
 //! Reads that go to the API server and not to the cache.
 
+use http::StatusCode;
 use polity_core::contract::{Answer, Code, Failure, Kind, ListQuery, ObjectQuery, ObjectRef, Question};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -56,13 +57,18 @@ impl Cluster {
     /// Whether the API server answers and is ready: `true`, or the reason why not.
     async fn answers(&self) -> Answer {
         let (end, what) = (Instant::now() + LONGEST, "/readyz");
-        let look = async { self.open(what, what).await.map(drop) };
-        match until(end, Verb::Get, what, look).await {
-            // An API server that refuses the question answers, so it is reachable.
-            Err(failure) if !matches!(failure.code, Code::PermissionDenied | Code::Unauthenticated) => {
-                Err(Failure::new(Code::Unavailable, failure.message))
+        let look = async {
+            let response = self.respond(Verb::Get, what, what, None).await?;
+            match response.status() {
+                // An API server that refuses the question answers, so it is reachable.
+                StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Ok(()),
+                status if status.is_success() => Ok(()),
+                _ => Err(self.refused(Verb::Get, what, what, response).await),
             }
-            _ => Ok(Value::Bool(true)),
+        };
+        match until(end, Verb::Get, what, look).await {
+            Ok(()) => Ok(Value::Bool(true)),
+            Err(failure) => Err(Failure::new(Code::Unavailable, failure.message)),
         }
     }
 
@@ -139,7 +145,7 @@ impl Cluster {
         let text = |field: &str| list["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (version, next) = (text("resourceVersion"), text("continue"));
         Ok(Page {
-            objects: items(&mut list, kind),
+            objects: items(&mut list, kind, what)?,
             version,
             next: (!next.is_empty()).then_some(next),
             bytes,
@@ -157,16 +163,23 @@ pub(crate) struct Page {
     pub(crate) bytes: usize,
 }
 
-/// The objects of a list. Kind and apiVersion are added, because servers leave them out of list items.
-fn items(list: &mut Value, kind: &Kind) -> Vec<Value> {
-    let Some(Value::Array(mut items)) = list.get_mut("items").map(Value::take) else {
-        return Vec::new();
+/// The objects of a list. Kind and apiVersion are added, because servers leave them out of list items. An answer without
+/// items is no empty list: taken for one, it would make all objects vanish.
+fn items(list: &mut Value, kind: &Kind, what: &str) -> Result<Vec<Value>, Failure> {
+    let mut items = match list.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) => items,
+        // Servers that are written in Go show an empty list so.
+        Some(Value::Null) => Vec::new(),
+        _ => {
+            let message = format!("{what}: the answer is not a list of objects");
+            return Err(Failure::new(Code::Internal, message));
+        }
     };
     for item in items.iter_mut().filter_map(Value::as_object_mut) {
         item.insert("apiVersion".to_owned(), json!(kind.api_version));
         item.insert("kind".to_owned(), json!(kind.kind));
     }
-    items
+    Ok(items)
 }
 
 /// Refuses to read Secrets as objects: their content leaves the host in no answer. [`Question::Secret`]
@@ -238,6 +251,36 @@ mod tests {
             fake.paths()[1],
             "GET /apis/g/v1/widgets?limit=500&labelSelector=a%20in%20%28b%2C%20c%29&fieldSelector=metadata.name%3Dx&continue=t"
         );
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_no_list_is_not_taken_for_an_empty_one() {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Success"});
+        let fake = Fake::serving([Reply::json(200, status), Reply::json(200, json!({"items": null}))]);
+        let cluster = fake.cluster();
+        let failure = cluster.read(&list(0)).await.expect_err("no list");
+        assert_eq!(failure.code, Code::Internal);
+        assert_eq!(cluster.read(&list(0)).await, Ok(json!([])));
+    }
+
+    #[tokio::test]
+    async fn an_api_server_is_reachable_only_if_it_has_answered() {
+        let fake = Fake::serving([
+            Reply::Text(200, "ok".into()),
+            Reply::Text(401, "who are you".into()),
+            Reply::Text(403, "not you".into()),
+            Reply::Text(500, "not ready".into()),
+            Reply::Refused,
+            Reply::NoCredentials,
+        ]);
+        let cluster = fake.cluster();
+        for reachable in [true, true, true, false, false, false] {
+            let answer = cluster.answers().await;
+            assert_eq!(answer.is_ok(), reachable, "{answer:?}");
+            if let Err(failure) = answer {
+                assert_eq!(failure.code, Code::Unavailable, "{failure}");
+            }
+        }
     }
 
     /// A page with one object of this many MiB.

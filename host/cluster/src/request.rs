@@ -57,14 +57,33 @@ impl Cluster {
         path: &str,
         body: Option<&Value>,
     ) -> Result<http::Response<Body>, Failure> {
-        let response = self
-            .client
-            .send(request(verb, path, body)?)
-            .await
-            .map_err(|e| error::from_transport(verb, what, &e))?;
-        if response.status().is_success() {
-            return Ok(response);
+        let response = self.respond(verb, what, path, body).await?;
+        match response.status().is_success() {
+            true => Ok(response),
+            false => Err(self.refused(verb, what, path, response).await),
         }
+    }
+
+    /// The response of the server, whatever its status. The failure says that there was none.
+    pub(crate) async fn respond(
+        &self,
+        verb: Verb,
+        what: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<http::Response<Body>, Failure> {
+        let response = self.client.send(request(verb, path, body)?).await;
+        response.map_err(|e| error::from_transport(verb, what, &e))
+    }
+
+    /// The failure for a response that is not a success.
+    pub(crate) async fn refused(
+        &self,
+        verb: Verb,
+        what: &str,
+        path: &str,
+        response: http::Response<Body>,
+    ) -> Failure {
         let (head, body) = response.into_parts();
         // The status alone makes this a refusal. If its body is cut off, only the reason is missing.
         let bytes = Limited::new(body, LARGEST).collect().await;
@@ -74,7 +93,7 @@ impl Cluster {
         if failure.code == Code::Unimplemented {
             self.discovery.forget(path);
         }
-        Err(failure)
+        failure
     }
 }
 

@@ -63,8 +63,6 @@ const LIST_LONGEST: Duration = Duration::from_secs(30);
 const OPEN_LONGEST: Duration = Duration::from_secs(10);
 /// The first and the longest wait after a failure.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(30));
-/// The longest wait that a server can ask for. Without this limit a server could stop a watch for ever.
-const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
 impl Cluster {
     /// Shows the objects in scope and their changes, without end.
@@ -305,8 +303,7 @@ fn wait(failures: u32, failure: &Failure) -> Duration {
     let full = (BACKOFF.0 * 2u32.pow(failures.saturating_sub(1).min(6))).min(BACKOFF.1);
     let percent = (RandomState::new().hash_one(failures) % 100) as u32;
     let spread = full - full / 300 * percent;
-    let asked = Duration::from_millis(failure.retry_after.unwrap_or(0));
-    spread.max(asked.min(LONGEST_ASKED))
+    spread.max(Duration::from_millis(failure.retry_after.unwrap_or(0)))
 }
 
 #[cfg(test)]
