@@ -1,7 +1,8 @@
 //! The effect of a failed operation: what it may have changed. A driver can only add doubt, never remove it.
 
 use polity_core::contract::{Code, Effect, Failure};
-use polity_http::Incoming;
+use polity_core::time::millis;
+use polity_http::{Incoming, LONGEST_PAUSE};
 use polity_sandbox::driver as guest;
 
 /// The changes and creates that were sent so far.
@@ -60,7 +61,7 @@ pub(crate) fn failure(said: guest::Failure, sent: Sent) -> Failure {
     let end = said.message.floor_char_boundary(MESSAGE);
     Failure {
         effect,
-        retry_after: said.retry_after,
+        retry_after: said.retry_after.map(|asked| asked.min(millis(LONGEST_PAUSE))),
         ..Failure::new(code(said.code), &said.message[..end])
     }
 }
@@ -143,6 +144,17 @@ mod tests {
             Sent::Performed,
             "two were sent"
         );
+    }
+
+    #[test]
+    fn a_driver_that_passes_on_a_pause_of_a_day_puts_off_no_object_for_a_day() {
+        let said = guest::Failure {
+            code: guest::Code::Unavailable,
+            message: String::new(),
+            retry_after: Some(86_400_000),
+            doubtful: false,
+        };
+        assert_eq!(failure(said, Sent::Nothing).retry_after, Some(300_000));
     }
 
     #[test]

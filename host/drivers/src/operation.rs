@@ -336,26 +336,17 @@ impl<'a> Operation<'a> {
         };
         // Clouds count the requests of an account in a region, whichever user of the account sends them.
         let class = format!("{host} {} {what}", self.session.place.join("/"));
+        begins(begin_by, is_read)?;
         let now = Instant::now();
         let longest = begin_by
             .saturating_duration_since(now)
             .min(self.until.saturating_duration_since(now) / 2);
         let rate = connection.rate(is_read);
         if !pace.acquire(&class, rate, &self.queue, longest).await {
-            let message = format!(
-                "the rate limit for {host} left no request in time: the host tries again, or raise spec.rates of connection {}",
-                connection.name
-            );
+            let message = no_turn(host, &connection.name, pace.asked_pause(&class));
             return Err(Failure::new(Code::Unavailable, message));
         }
-        if Instant::now() >= begin_by {
-            let code = match is_read {
-                true => Code::DeadlineExceeded,
-                false => Code::Aborted,
-            };
-            let message = "the request was not sent, because too little time was left to begin";
-            return Err(Failure::new(code, message));
-        }
+        begins(begin_by, is_read)?;
         Ok(class)
     }
 
@@ -420,6 +411,62 @@ impl<'a> Operation<'a> {
         Failure {
             effect: self.sent.effect(),
             ..Failure::new(Code::Internal, self.redactor.scrub(&message))
+        }
+    }
+}
+
+/// # Errors
+/// It is too late to begin a request. Nothing was sent.
+fn begins(by: Instant, is_read: bool) -> Result<(), Failure> {
+    if Instant::now() < by {
+        return Ok(());
+    }
+    let code = match is_read {
+        true => Code::DeadlineExceeded,
+        false => Code::Aborted,
+    };
+    let message = "the request was not sent, because too little time was left to begin";
+    Err(Failure::new(code, message))
+}
+
+/// Why the turn of a request did not come in time. `pause` is the rest of a pause that the server asked for.
+fn no_turn(host: &str, connection: &str, pause: Option<Duration>) -> String {
+    match pause {
+        Some(pause) => format!(
+            "{host} has asked for no more requests for a while: the host sends none for another {} s, and then tries again",
+            pause.as_secs().max(1)
+        ),
+        None => format!(
+            "the rate limit for {host} left no request in time: the host tries again, or raise spec.rates of connection {connection}"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_that_the_server_asked_for_is_not_blamed_on_the_rates() {
+        let paused = no_turn("vcenter", "prod", Some(Duration::from_secs(90)));
+        assert!(
+            paused.contains("vcenter has asked") && paused.contains("90 s"),
+            "{paused}"
+        );
+        assert!(!paused.contains("spec.rates"), "{paused}");
+        assert!(no_turn("vcenter", "prod", None).contains("spec.rates of connection prod"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_is_late_is_not_sent_and_has_no_effect() {
+        let now = Instant::now();
+        assert_eq!(begins(now + Duration::from_millis(1), false), Ok(()));
+        for (is_read, code) in [(false, Code::Aborted), (true, Code::DeadlineExceeded)] {
+            let late = begins(now, is_read).expect_err("it is late");
+            assert_eq!(
+                (late.code, late.effect),
+                (code, polity_core::contract::Effect::None)
+            );
         }
     }
 }

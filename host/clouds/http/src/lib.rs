@@ -18,5 +18,5 @@ mod pace;
 mod transport;
 
 pub use address::{Address, BadAddress};
-pub use pace::{Pace, Rate};
+pub use pace::{LONGEST_PAUSE, Pace, Rate};
 pub use transport::{BadTls, Incoming, Lost, Outgoing, Tls, Transport, unix_of};

@@ -39,6 +39,9 @@ const RECOVERS: f64 = 0.02;
 const OF_ONE_QUEUE: f64 = 0.5;
 /// A bucket with more tenant queues than this forgets those that are idle.
 const REMEMBERED: usize = 1_024;
+/// The longest pause that a server can ask for. Without this limit a server, or a proxy before it, could stop the requests of
+/// a class for days, those that resolve creates in doubt included. Watches of the API server have the same limit.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// A request may be sent if no more than this part of it is missing, because sums of fractions are not exact.
 const INEXACT: f64 = 1e-6;
 
@@ -301,13 +304,21 @@ impl Pace {
         }
     }
 
-    /// Notes that the server throttles. `for_` is the pause that it asks for, if it names one.
+    /// The rest of a pause that the server has asked for.
+    pub fn asked_pause(&self, class: &str) -> Option<Duration> {
+        let pause = |bucket: &Bucket| bucket.until.saturating_duration_since(Instant::now());
+        let rest = self.buckets().get(class).map(pause);
+        rest.filter(|rest| !rest.is_zero())
+    }
+
+    /// Notes that the server throttles. `for_` is the pause that it asks for, if it names one; at most [`LONGEST_PAUSE`]
+    /// counts.
     pub fn slow_down(&self, class: &str, for_: Option<Duration>) {
         if let Some(bucket) = self.buckets().get_mut(class) {
             bucket.share = (bucket.share * SLOWER).max(SLOWEST);
             bucket.level.left = bucket.level.left.min(0.0);
-            if let Some(until) = for_.and_then(|time| Instant::now().checked_add(time)) {
-                bucket.until = bucket.until.max(until);
+            if let Some(pause) = for_ {
+                bucket.until = bucket.until.max(Instant::now() + pause.min(LONGEST_PAUSE));
             }
         }
     }
@@ -407,6 +418,17 @@ mod tests {
         tokio::time::advance(Duration::from_secs(600)).await;
         let fast = sent(&pace, "x", &["a"; 3]).await;
         assert_eq!(fast, [("a", 0), ("a", 0), ("a", 100)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_asks_for_a_pause_of_a_day_gets_five_minutes() {
+        let pace = Pace::default();
+        sent(&pace, "x", &["a"]).await;
+        assert_eq!(pace.asked_pause("x"), None);
+        pace.slow_down("x", Some(Duration::from_hours(24)));
+        assert_eq!(pace.asked_pause("x"), Some(LONGEST_PAUSE));
+        assert_eq!(sent(&pace, "x", &["a"]).await, [("a", 300_000)]);
+        assert_eq!(pace.asked_pause("x"), None);
     }
 
     #[tokio::test(start_paused = true)]
