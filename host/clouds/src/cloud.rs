@@ -4,6 +4,7 @@ use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
 use polity_core::catalogue::Catalogue;
@@ -31,6 +32,13 @@ pub trait Cloud: Send + Sync {
     /// Performs a read or a change once. The caller cuts it at the operation's longest duration.
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer>;
 
+    /// [`Cloud::perform`] for a request that the host has had for this long. A cloud that refuses to begin a change late
+    /// counts this time.
+    fn perform_after(&self, request: CloudRequest, waited: Duration) -> BoxFuture<'_, Answer> {
+        let _ = waited;
+        self.perform(request)
+    }
+
     /// Reads everything that a create needs, and changes nothing. After a failure, nothing is created.
     fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
         failed(creates_nothing(&request.operation))
@@ -39,6 +47,13 @@ pub trait Cloud: Send + Sync {
     /// Sends the one request of a create, once, with the result of `prepare`.
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
         failed(creates_nothing(&commit.request.operation))
+    }
+
+    /// [`Cloud::commit`] for a create that the host has had for this long. A cloud that refuses to begin a create late counts
+    /// this time.
+    fn commit_after(&self, commit: Commit, waited: Duration) -> BoxFuture<'_, Answer> {
+        let _ = waited;
+        self.commit(commit)
     }
 
     /// The place of this session's server, as the cloud names it, and the principal of the session. A look in another
@@ -64,9 +79,9 @@ pub trait Cloud: Send + Sync {
     }
 
     /// Ends a session of [`Cloud::open_session`] that no caller uses any more. A server may limit the number of sessions.
-    fn close_session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, ()> {
+    /// The call returns at once: whoever finds out that a session is no longer used waits for no server.
+    fn close_session(&self, token: &str) {
         let _ = token;
-        Box::pin(std::future::ready(()))
     }
 
     /// Opens or reuses a session: `{handle, reused, attributes}`. The handle is valid for this owner only.

@@ -1,8 +1,12 @@
 //! The checks that the host makes for every adapter.
 
+#[cfg(test)]
+mod tests;
+
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
 use polity_core::catalogue::Catalogue;
@@ -67,13 +71,27 @@ impl<C: Cloud> Gateway<C> {
         })
     }
 
-    fn sessions(&self) -> MutexGuard<'_, Sessions> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Uses the sessions. Then lets the cloud end those that were dropped.
+    fn with_sessions<T>(&self, work: impl FnOnce(&mut Sessions, u64) -> T) -> T {
+        let now = self.clock.now_ms();
+        let (done, dropped) = {
+            let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            (work(&mut sessions, now), sessions.take_dropped())
+        };
+        dropped.iter().for_each(|token| self.cloud.close_session(token));
+        done
+    }
+
+    /// How long ago a call arrived.
+    fn since(&self, arrived: u64) -> Duration {
+        Duration::from_millis(self.clock.now_ms().saturating_sub(arrived))
     }
 
     async fn checked_perform(&self, request: CloudRequest) -> Answer {
+        let arrived = self.clock.now_ms();
         let entered = self.enter(request, Way::Perform).await?;
-        let answer = self.cloud.perform(entered.request).await;
+        let performed = self.cloud.perform_after(entered.request, self.since(arrived));
+        let answer = performed.await;
         self.leave(entered.handle.as_deref(), &entered.redactor, answer)
     }
 
@@ -93,12 +111,14 @@ impl<C: Cloud> Gateway<C> {
 
     async fn checked_commit(&self, commit: Commit) -> Answer {
         let Commit { request, prepared } = commit;
+        let arrived = self.clock.now_ms();
         let entered = self.enter(request, Way::Commit).await?;
         let there = self.cloud.site(&entered.request.session).await;
         let answer = match there {
             Ok(there) if prepared.site.is_at(&there) => {
                 let request = entered.request;
-                self.cloud.commit(Commit { request, prepared }).await
+                let commit = Commit { request, prepared };
+                self.cloud.commit_after(commit, self.since(arrived)).await
             }
             Ok(there) => {
                 let message = format!(
@@ -116,14 +136,6 @@ impl<C: Cloud> Gateway<C> {
         self.leave(entered.handle.as_deref(), &entered.redactor, answer)
     }
 
-    /// Ends the sessions that were dropped.
-    async fn close_dropped(&self) {
-        let dropped = self.sessions().take_dropped();
-        for token in dropped {
-            self.cloud.close_session(&token).await;
-        }
-    }
-
     /// Checks and unseals a request, and puts it into the session behind its handle.
     async fn enter(&self, mut request: CloudRequest, way: Way) -> Result<Entered, Failure> {
         let operation = self.validator.validate(&request, way)?;
@@ -135,9 +147,7 @@ impl<C: Cloud> Gateway<C> {
         )
         .await?;
         let handle = request.session.handle.clone();
-        let session = self.sessions().enter(self.clock.now_ms(), &request.session);
-        self.close_dropped().await;
-        request.session = session?;
+        request.session = self.with_sessions(|sessions, now| sessions.enter(now, &request.session))?;
         Ok(Entered {
             request,
             handle,
@@ -148,18 +158,19 @@ impl<C: Cloud> Gateway<C> {
     /// The answer to a request, scrubbed of the values of the request and of its session.
     fn leave(&self, handle: Option<&str>, redactor: &Redactor, answer: Answer) -> Answer {
         let answer = redactor.answer(answer);
-        self.sessions().answered(handle, answer)
+        self.with_sessions(|sessions, _| sessions.answered(handle, answer))
     }
 
     async fn session(&self, plan: &Document, owner: &str) -> Answer {
         let (credential, plan) = self.validator.validate_plan(plan)?;
         let plan = SessionPlan::new(credential, plan.clone());
-        if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
+        let known = || self.with_sessions(|sessions, now| sessions.get(now, &plan, owner));
+        if let Some(there) = known() {
             return Ok(there);
         }
         // Only one call opens a session of a plan: a thousand machines of one identity share one session.
         let _permit = self.opening.acquire(plan.digest()).await;
-        if let Some(there) = self.sessions().get(self.clock.now_ms(), &plan, owner) {
+        if let Some(there) = known() {
             return Ok(there);
         }
         let mut redactor = Redactor::default();
@@ -190,10 +201,7 @@ impl<C: Cloud> Gateway<C> {
             attributes: redactor.answer(Ok(opened.attributes))?,
             ..opened
         };
-        let now = self.clock.now_ms();
-        let answer = self.sessions().put(now, &plan, owner, opened, redactor);
-        self.close_dropped().await;
-        Ok(answer)
+        Ok(self.with_sessions(|sessions, now| sessions.put(now, &plan, owner, opened, redactor)))
     }
 
     /// The values of a Secret that a plan names.
@@ -224,7 +232,7 @@ impl<C: Cloud> Gateway<C> {
     }
 
     async fn look(&self, session: &Session, entry: &PendingEntry) -> Result<Resolution, Failure> {
-        let session = self.sessions().enter(self.clock.now_ms(), session)?;
+        let session = self.with_sessions(|sessions, now| sessions.enter(now, session))?;
         let there = self.cloud.site(&session).await?;
         Ok(match self.cloud.resolve(&session, entry).await {
             Resolution::Absent if !entry.site().is_at(&there) => Resolution::Unknown(format!(
@@ -255,9 +263,8 @@ impl<C: Cloud> Cloud for Gateway<C> {
 
     fn site<'a>(&'a self, session: &'a Session) -> BoxFuture<'a, Result<Site, Failure>> {
         Box::pin(async move {
-            let entered = self.sessions().enter(self.clock.now_ms(), session);
-            self.close_dropped().await;
-            self.cloud.site(&entered?).await
+            let entered = self.with_sessions(|sessions, now| sessions.enter(now, session))?;
+            self.cloud.site(&entered).await
         })
     }
 

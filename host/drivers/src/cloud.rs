@@ -24,6 +24,7 @@ use crate::catalogue::{self, ManifestError};
 use crate::connection::Connection;
 use crate::effect::Sent;
 use crate::exchanged::{Ended, Exchanged, Part};
+use crate::logouts::{self, Logouts};
 use crate::operation::{End, Operation};
 use crate::reached::{Reached, Spent};
 use crate::seal::{self, Values};
@@ -34,12 +35,10 @@ use crate::waits::Waits;
 const SPARE: Duration = Duration::from_millis(500);
 /// The key of a create while it is prepared. The real key is known when the create is committed.
 const STAND_IN: &str = "00000000-0000-0000-0000-000000000000";
-/// How long the host waits for a server to end a session.
-const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A cloud that is reached through a driver.
+/// A cloud that is reached through a driver. When it is dropped, its sessions are ended at the servers.
 pub struct DriverCloud {
-    reached: Reached,
+    reached: Arc<Reached>,
     catalogue: Arc<Catalogue>,
     /// The clock of `since` and `now`.
     clock: Arc<dyn Clock>,
@@ -51,6 +50,7 @@ pub struct DriverCloud {
     /// The sessions of plans, by the token that the gateway passes with each call.
     planned: Mutex<BTreeMap<String, Arc<Session>>>,
     next: AtomicU64,
+    logouts: Logouts,
 }
 
 impl DriverCloud {
@@ -65,14 +65,14 @@ impl DriverCloud {
         let catalogue = catalogue::catalogue(&manifest)?;
         check_addresses(&manifest, &connection)?;
         Ok(DriverCloud {
-            reached: Reached::new(
+            reached: Arc::new(Reached::new(
                 driver,
                 manifest,
                 connection,
                 answers(&catalogue)?,
                 pace,
                 clock.clone(),
-            ),
+            )),
             catalogue: Arc::new(catalogue),
             clock,
             own: tokio::sync::Mutex::default(),
@@ -80,6 +80,7 @@ impl DriverCloud {
             quarantined: Mutex::default(),
             planned: Mutex::default(),
             next: AtomicU64::new(1),
+            logouts: Logouts::default(),
         })
     }
 
@@ -126,24 +127,23 @@ impl DriverCloud {
             return;
         };
         for session in sessions {
-            session.close(&self.at(&transport, until)).await;
+            session.close(&at(&self.reached, &transport, until)).await;
         }
+    }
+
+    /// Begins to end a session at its server.
+    fn end(&self, session: Arc<Session>) {
+        let reached = self.reached.clone();
+        self.logouts.begin(async move {
+            if let Ok(transport) = reached.connection.transport.get() {
+                let until = Instant::now() + logouts::LONGEST;
+                session.close(&at(&reached, &transport, until)).await;
+            }
+        });
     }
 
     fn planned(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Session>>> {
         self.planned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn at<'a>(&'a self, transport: &'a Transport, until: Instant) -> At<'a> {
-        let connection = &self.reached.connection;
-        At {
-            transport,
-            endpoints: &connection.endpoints,
-            region: &connection.region,
-            now: self.reached.server_time(),
-            until,
-            environment: &|name| std::env::var(name).ok(),
-        }
     }
 
     fn refusals(&self) -> MutexGuard<'_, Waits> {
@@ -180,9 +180,9 @@ impl DriverCloud {
         }
         self.refusals().check(&digest, Instant::now())?;
         let transport = self.reached.connection.transport.get()?;
-        let at = self.at(&transport, until);
+        let at = at(&self.reached, &transport, until);
         if let Some((_, before)) = own.take() {
-            before.close(&at).await;
+            self.end(before);
         }
         let session = log_in(self.reached.manifest.login, &at, values.as_ref()).await;
         self.refusals().login_ended(&digest, &session, Instant::now());
@@ -212,7 +212,7 @@ impl DriverCloud {
         caller: &Caller,
         session: Arc<Session>,
         part: Part,
-        until: Instant,
+        times: Times,
         values: Values,
     ) -> Operation<'_> {
         let mut redactor = Redactor::default();
@@ -227,8 +227,8 @@ impl DriverCloud {
             tenant: caller.tenant.clone(),
             queue: caller.tenant_queue.clone(),
             part,
-            began: Instant::now(),
-            until,
+            change_by: times.change_by,
+            until: times.until,
             values,
             redactor,
             sent: Sent::default(),
@@ -262,8 +262,8 @@ impl DriverCloud {
         part: Part,
         key: &str,
         exchanges: Vec<Exchange>,
+        times: Times,
     ) -> Result<(End, Arc<Session>), Failure> {
-        let until = Instant::now() + (LONGEST - SPARE);
         let values = match self.catalogue.operations.get(&request.operation) {
             Some(operation) => seal::take(operation, &mut request.arguments),
             None => Values::new(),
@@ -271,14 +271,14 @@ impl DriverCloud {
         let task = Task::Perform(request.arguments.to_string());
         let mut has_failed = false;
         loop {
-            let session = self.session(&request.session, until).await?;
+            let session = self.session(&request.session, times.until).await?;
             let call = Call {
                 key: key.to_owned(),
                 exchanges: exchanges.clone(),
                 ..self.call(&request.operation, task.clone(), &request.session, &session)
             };
             let mut operation =
-                self.operation(&request.session, session.clone(), part, until, values.clone());
+                self.operation(&request.session, session.clone(), part, times, values.clone());
             let ended = self.kept(&mut operation, call).await;
             let refused = matches!(&ended, Err(failure) if failure.code == Code::Unauthenticated);
             if refused {
@@ -321,7 +321,7 @@ impl DriverCloud {
         }
         let Reached {
             connection, driver, ..
-        } = &self.reached;
+        } = &*self.reached;
         // Successful reads and changes are not stored: there are many of them, and they help little.
         let is_kept = operation.part != Part::Perform || ended.is_err();
         if let Some(keeps) = connection.keeps.as_ref().filter(|_| is_kept) {
@@ -344,8 +344,9 @@ impl DriverCloud {
         ended
     }
 
-    async fn performed(&self, mut request: CloudRequest) -> Answer {
-        match self.run(&mut request, Part::Perform, "", Vec::new()).await?.0 {
+    async fn performed(&self, mut request: CloudRequest, times: Times) -> Answer {
+        let ended = self.run(&mut request, Part::Perform, "", Vec::new(), times);
+        match ended.await?.0 {
             End::Answered(answer) => Ok(answer),
             _ => Err(unexpected()),
         }
@@ -353,7 +354,7 @@ impl DriverCloud {
 
     async fn prepared(&self, mut request: CloudRequest) -> Result<Prepared, Failure> {
         let (end, session) = self
-            .run(&mut request, Part::Prepare, STAND_IN, Vec::new())
+            .run(&mut request, Part::Prepare, STAND_IN, Vec::new(), Times::now())
             .await?;
         let End::Ready(exchanges) = end else {
             let message = "the driver answered a create without a request that creates";
@@ -387,7 +388,7 @@ impl DriverCloud {
         session.place.iter().cloned().chain(within).collect()
     }
 
-    async fn committed(&self, commit: Commit) -> Answer {
+    async fn committed(&self, commit: Commit, times: Times) -> Answer {
         let Commit {
             mut request,
             prepared,
@@ -395,7 +396,8 @@ impl DriverCloud {
         let key = request.key.clone().unwrap_or_default();
         let exchanges = serde_json::from_str(&prepared.ready);
         let exchanges = exchanges.map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
-        match self.run(&mut request, Part::Commit, &key, exchanges).await?.0 {
+        let ended = self.run(&mut request, Part::Commit, &key, exchanges, times);
+        match ended.await?.0 {
             End::Answered(answer) => Ok(answer),
             _ => Err(Failure {
                 effect: Effect::Unknown,
@@ -405,8 +407,8 @@ impl DriverCloud {
     }
 
     async fn looked(&self, caller: &Caller, entry: &PendingEntry) -> Result<Resolution, Failure> {
-        let until = Instant::now() + (LONGEST - SPARE);
-        let session = self.session(caller, until).await?;
+        let times = Times::now();
+        let session = self.session(caller, times.until).await?;
         let task = Task::Resolve(Entry {
             intent: entry.intent.clone(),
             key: entry.key.clone(),
@@ -419,7 +421,7 @@ impl DriverCloud {
             key: entry.key.clone(),
             ..self.call(&entry.operation, task, caller, &session)
         };
-        let mut operation = self.operation(caller, session.clone(), Part::Resolve, until, Values::new());
+        let mut operation = self.operation(caller, session.clone(), Part::Resolve, times, Values::new());
         let ended = self.kept(&mut operation, call).await;
         if matches!(&ended, Err(failure) if failure.code == Code::Unauthenticated) {
             self.drop_session(caller, &session).await;
@@ -436,7 +438,7 @@ impl DriverCloud {
     }
 
     async fn opened(&self, request: &SessionRequest) -> Result<Opened, Failure> {
-        let until = Instant::now() + (LONGEST - SPARE);
+        let times = Times::now();
         let own = self.own_values().await?;
         let plan = Plan {
             plan: &request.plan,
@@ -445,7 +447,7 @@ impl DriverCloud {
             own: own.as_ref().map(|(_, values)| values),
         };
         let transport = self.reached.connection.transport.get()?;
-        let at = self.at(&transport, until);
+        let at = at(&self.reached, &transport, times.until);
         let region = request.plan["region"]
             .as_str()
             .filter(|region| !region.is_empty());
@@ -469,16 +471,54 @@ impl DriverCloud {
         self.planned().insert(token, Arc::new(session));
         Ok(opened)
     }
+}
 
-    /// Ends the session of a plan at the server.
-    async fn closed(&self, token: &str) {
-        let session = self.planned().remove(token);
-        let transport = self.reached.connection.transport.get();
-        if let (Some(session), Ok(transport)) = (session, transport) {
-            session
-                .close(&self.at(&transport, Instant::now() + CLOSED_WITHIN))
-                .await;
+impl Drop for DriverCloud {
+    /// Nobody uses the cloud any more: another opening of its connection has replaced it, or the connection is gone.
+    fn drop(&mut self) {
+        let planned = std::mem::take(&mut *self.planned()).into_values();
+        let own = self.own.get_mut().take().map(|(_, session)| session);
+        planned.chain(own).for_each(|session| self.end(session));
+    }
+}
+
+/// The times of one call.
+#[derive(Clone, Copy)]
+struct Times {
+    /// No change is sent from then on, so that the answer to one that was sent has time to arrive.
+    change_by: Instant,
+    /// When the call ends.
+    until: Instant,
+}
+
+impl Times {
+    /// The times of a call that arrives now.
+    fn now() -> Self {
+        Self::after(Duration::ZERO)
+    }
+
+    /// The times of a call that the host has had for this long. Whatever comes before a change (to unseal, to log in, to wait
+    /// for a turn) takes from its time: otherwise a change could be sent just before core cuts the call, and be in doubt.
+    fn after(waited: Duration) -> Self {
+        let longest = LONGEST - SPARE;
+        let now = Instant::now();
+        Times {
+            change_by: now + (longest / 2).saturating_sub(waited),
+            until: now + longest.saturating_sub(waited),
         }
+    }
+}
+
+/// What logins and logouts need of a connection.
+fn at<'a>(reached: &'a Reached, transport: &'a Transport, until: Instant) -> At<'a> {
+    let connection = &reached.connection;
+    At {
+        transport,
+        endpoints: &connection.endpoints,
+        region: &connection.region,
+        now: reached.server_time(),
+        until,
+        environment: &|name| std::env::var(name).ok(),
     }
 }
 
@@ -523,7 +563,11 @@ impl Cloud for DriverCloud {
     }
 
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer> {
-        Box::pin(self.performed(request))
+        Box::pin(self.performed(request, Times::now()))
+    }
+
+    fn perform_after(&self, request: CloudRequest, waited: Duration) -> BoxFuture<'_, Answer> {
+        Box::pin(self.performed(request, Times::after(waited)))
     }
 
     fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
@@ -531,12 +575,16 @@ impl Cloud for DriverCloud {
     }
 
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
-        Box::pin(self.committed(commit))
+        Box::pin(self.committed(commit, Times::now()))
+    }
+
+    fn commit_after(&self, commit: Commit, waited: Duration) -> BoxFuture<'_, Answer> {
+        Box::pin(self.committed(commit, Times::after(waited)))
     }
 
     fn site<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Result<Site, Failure>> {
         Box::pin(async move {
-            let session = self.session(caller, Instant::now() + (LONGEST - SPARE)).await?;
+            let session = self.session(caller, Times::now().until).await?;
             Ok(Site {
                 place: session.place.clone(),
                 principal: session.principal.clone(),
@@ -559,11 +607,29 @@ impl Cloud for DriverCloud {
         true
     }
 
-    fn close_session<'a>(&'a self, token: &'a str) -> BoxFuture<'a, ()> {
-        Box::pin(self.closed(token))
+    fn close_session(&self, token: &str) {
+        let session = self.planned().remove(token);
+        session.into_iter().for_each(|session| self.end(session));
     }
 
     fn adapter(&self) -> Option<&dyn Any> {
         Some(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_comes_before_a_change_takes_from_the_time_in_which_it_may_be_sent() {
+        let fresh = Times::now();
+        for waited in [1, 2].map(Duration::from_secs) {
+            let times = Times::after(waited);
+            assert_eq!(times.change_by, fresh.change_by - waited);
+            assert_eq!(times.until, fresh.until - waited);
+        }
+        let late = Times::after(LONGEST);
+        assert_eq!((late.change_by, late.until), (Instant::now(), Instant::now()));
     }
 }

@@ -6,6 +6,7 @@
 //!                               ├ seal.rs     values of sealed arguments
 //!                               ├ reached.rs  the driver and its server, which all operations share
 //!                               ├ polity-http login, signature, connection
+//!                               ├ logouts.rs  ends sessions while nobody waits
 //!                               ├ effect.rs   what a failure may have changed
 //!                               └ exchanged.rs the exchanges that are stored, to replay them to another driver
 //! ```
@@ -19,6 +20,7 @@ mod cloud;
 mod connection;
 mod effect;
 mod exchanged;
+mod logouts;
 mod meter;
 mod operation;
 mod reached;

@@ -62,7 +62,8 @@ pub(crate) struct Operation<'a> {
     /// The tenant queue in which its requests wait.
     pub(crate) queue: Arc<str>,
     pub(crate) part: Part,
-    pub(crate) began: Instant,
+    /// No change is sent from then on.
+    pub(crate) change_by: Instant,
     pub(crate) until: Instant,
     /// The values of sealed arguments.
     pub(crate) values: Values,
@@ -227,9 +228,8 @@ impl<'a> Operation<'a> {
     /// Sends a change once, unless it is too late to begin.
     async fn change(&mut self, request: &HttpRequest, exchanges: &[Exchange]) -> Result<Incoming, Failure> {
         let (outgoing, checked) = self.outgoing(request, exchanges)?;
-        let half = self.began + (self.until - self.began) / 2;
         let is_soap = checked.endpoint.soap;
-        let sent = self.paced(&outgoing, &checked, half).await;
+        let sent = self.paced(&outgoing, &checked, self.change_by).await;
         match sent {
             Ok(response) => {
                 self.sent = self.sent.and(Some(&response), is_soap);
