@@ -275,12 +275,13 @@ mod tests {
         ]);
         let cluster = fake.cluster();
         for reachable in [true, true, true, false, false, false] {
-            let answer = cluster.answers().await;
+            let answer = cluster.read(&Question::Reachable(None)).await;
             assert_eq!(answer.is_ok(), reachable, "{answer:?}");
             if let Err(failure) = answer {
                 assert_eq!(failure.code, Code::Unavailable, "{failure}");
             }
         }
+        assert_eq!(fake.paths()[0], "GET /readyz");
     }
 
     /// A page with one object of this many MiB.

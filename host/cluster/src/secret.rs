@@ -593,25 +593,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_api_server_answers_or_is_unavailable() {
-        let question = Question::Reachable(None);
-        let fake = Fake::serving([Reply::json(200, json!("ok"))]);
-        assert_eq!(fake.cluster().read(&question).await, Ok(json!(true)));
-        assert_eq!(fake.paths(), ["GET /readyz"]);
-        let fake = Fake::serving([refusal(403, "Forbidden", "readyz")]);
-        assert_eq!(
-            fake.cluster().read(&question).await,
-            Ok(json!(true)),
-            "it does answer"
-        );
-        for status in [500, 503] {
-            let fake = Fake::serving([refusal(status, "InternalError", "etcd is away")]);
-            let failure = fake.cluster().read(&question).await.expect_err("it is not ready");
-            assert_eq!(failure.code, Code::Unavailable);
-        }
-    }
-
-    #[tokio::test]
     async fn no_token_is_of_use_for_longer_than_a_day_or_than_its_grant_says() {
         let hour = MintLimits {
             longest_ttl: Duration::from_hours(1),
