@@ -404,7 +404,7 @@ impl Engine {
                     }
                     self.said.forget(&watch_of(&scope));
                 }
-                Output::Recorded(record) => self.observer.passed(&record),
+                Output::Recorded(record) => self.observer.passed(&record.into()),
                 Output::Forgotten(key) => self.observer.forgotten(&key),
                 Output::Stopped => stopped = true,
             }
@@ -770,7 +770,7 @@ mod tests {
     struct Unseen;
 
     impl Observer for Unseen {
-        fn passed(&mut self, _: &PassRecord) {}
+        fn passed(&mut self, _: &Arc<PassRecord>) {}
         fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
         fn report(&mut self, _: &str) {}
     }

@@ -1,5 +1,6 @@
 //! The interface to a program or a person that watches a host.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use polity_core::binding::PolicyId;
@@ -41,7 +42,7 @@ pub enum Target {
 /// Sees every pass in the order in which the passes end.
 pub trait Observer: Send {
     /// A pass ended.
-    fn passed(&mut self, record: &PassRecord);
+    fn passed(&mut self, record: &Arc<PassRecord>);
     /// A call came back.
     fn called(&mut self, _: &Called) {}
     /// An object is gone, or no binding governs it any more.

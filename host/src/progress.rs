@@ -15,7 +15,7 @@ use crate::display::{escaped_json, printable, shortened, then};
 use crate::edges;
 use crate::observer::Observer;
 use crate::overview::Overview;
-use crate::recording::Recorder;
+use crate::recording::RecordingThread;
 use crate::said::Said;
 use crate::screen::{Stderr, above};
 
@@ -34,7 +34,7 @@ pub struct Progress {
     format: Format,
     started: Boot,
     overview: Arc<Overview>,
-    recorder: Option<Recorder>,
+    recording: Option<RecordingThread>,
     said: Said,
     manifests: BTreeMap<String, Manifest>,
     last: BTreeMap<Key, String>,
@@ -45,13 +45,18 @@ pub struct Progress {
 
 impl Progress {
     /// `started` is the time from which the printed times count.
-    pub fn new(format: Format, started: Boot, overview: Arc<Overview>, recorder: Option<Recorder>) -> Self {
+    pub fn new(
+        format: Format,
+        started: Boot,
+        overview: Arc<Overview>,
+        recording: Option<RecordingThread>,
+    ) -> Self {
         let bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         Progress {
             format,
             started,
             overview,
-            recorder,
+            recording,
             said: Said::default(),
             manifests: BTreeMap::new(),
             last: BTreeMap::new(),
@@ -101,16 +106,14 @@ impl Progress {
 }
 
 impl Observer for Progress {
-    fn passed(&mut self, record: &PassRecord) {
+    fn passed(&mut self, record: &Arc<PassRecord>) {
         let phase = self.overview.passed(record, &self.manifests);
         if self.lines {
             self.line(record, &phase);
         }
-        if let Some(recorder) = &mut self.recorder {
-            let wrong = recorder
-                .pass(record)
-                .err()
-                .map(|e| format!("passes are not recorded: {e:#}"));
+        if let Some(recording) = &self.recording {
+            let wrong = recording.pass(record.clone());
+            let wrong = wrong.map(|why| format!("passes are not recorded: {why}"));
             let news = self
                 .said
                 .news("the recording", wrong.as_deref(), record.ended.boot);
@@ -128,10 +131,8 @@ impl Observer for Progress {
     fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]) {
         let manifest = policy.manifest();
         self.manifests.insert(id.0.to_string(), (**manifest).clone());
-        if let Some(recorder) = &mut self.recorder
-            && let Err(e) = recorder.policy(&id.0, manifest, bytes)
-        {
-            tracing::error!("the policy is not recorded: {e:#}");
+        if let Some(recording) = &self.recording {
+            recording.policy(&id.0, manifest, bytes);
         }
         self.report(&format!(
             "policy {} {} is loaded ({:.12}); {}",
@@ -144,8 +145,8 @@ impl Observer for Progress {
 
     fn policy_forgotten(&mut self, id: &PolicyId) {
         self.manifests.remove(&*id.0);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.policy_forgotten(&id.0);
+        if let Some(recording) = &self.recording {
+            recording.policy_forgotten(&id.0);
         }
     }
 

@@ -13,6 +13,7 @@
 
 mod exchanges;
 mod segments;
+mod thread;
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
@@ -32,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use crate::private;
 pub use exchanges::Exchanges;
 use segments::Segments;
+pub use thread::RecordingThread;
 
 /// The first line of a segment.
 #[derive(Debug, Serialize, Deserialize)]

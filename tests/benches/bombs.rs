@@ -36,7 +36,7 @@ struct Counts {
 }
 
 impl Observer for Counts {
-    fn passed(&mut self, record: &PassRecord) {
+    fn passed(&mut self, record: &Arc<PassRecord>) {
         let count = match record.outcome {
             Outcome::Faulted => &self.faults,
             _ => &self.published,

@@ -57,7 +57,7 @@ struct Counts {
 }
 
 impl Observer for Counts {
-    fn passed(&mut self, record: &PassRecord) {
+    fn passed(&mut self, record: &Arc<PassRecord>) {
         self.passes.fetch_add(1, Ordering::Relaxed);
         let steps: u32 = record.roles.iter().map(|role| role.steps).sum();
         self.steps.fetch_add(steps.into(), Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl InTurns {
 }
 
 impl Observer for InTurns {
-    fn passed(&mut self, record: &PassRecord) {
+    fn passed(&mut self, record: &Arc<PassRecord>) {
         self.observer().passed(record);
     }
 
@@ -321,7 +321,7 @@ struct Settled {
 }
 
 impl Observer for Settled {
-    fn passed(&mut self, record: &PassRecord) {
+    fn passed(&mut self, record: &Arc<PassRecord>) {
         self.passes.fetch_add(1, Ordering::Relaxed);
         let mut machines = self.machines.lock().expect("nobody panicked");
         match record.next {

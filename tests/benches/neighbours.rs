@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use polity::manifests::Manifests;
 use polity::observer::Observer;
+use polity::recording::{Recorder, RecordingThread};
 use polity_core::binding::PolicyId;
 use polity_core::record::{Outcome, PassRecord};
 use polity_sandbox::{Compiler, Confined, Policy, Sandbox, SandboxConfig};
@@ -32,8 +33,12 @@ const POLITE: usize = 20;
 const REQUESTS: usize = 400;
 const EVERY: Duration = Duration::from_millis(20);
 
-#[derive(Clone, Default)]
-struct Waits(Arc<Mutex<Measured>>);
+#[derive(Clone)]
+struct Waits {
+    measured: Arc<Mutex<Measured>>,
+    /// Every pass is recorded, as by `polity run`.
+    recording: Arc<RecordingThread>,
+}
 
 #[derive(Default)]
 struct Measured {
@@ -48,13 +53,15 @@ struct Measured {
 
 impl Waits {
     fn with<T>(&self, look: impl FnOnce(&mut Measured) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.measured.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Observer for Waits {
-    fn passed(&mut self, record: &PassRecord) {
+    fn passed(&mut self, record: &Arc<PassRecord>) {
         let now = Instant::now();
+        let wrong = self.recording.pass(record.clone());
+        assert_eq!(wrong, None, "a recording in a temporary folder");
         self.with(|measured| {
             if record.key.namespace.as_deref() == Some("polite") {
                 measured.polite += 1;
@@ -140,7 +147,11 @@ async fn measure(greed: Option<&str>) -> Measured {
         ..Manifests::default()
     })
     .await;
-    let waits = Waits::default();
+    let recorder = Recorder::open(&folder.path().join("recording"), false, "bench").expect("a recording");
+    let waits = Waits {
+        measured: Arc::default(),
+        recording: Arc::new(RecordingThread::start(recorder).expect("a thread")),
+    };
     let (host, _) = site.drive(THREADS, Box::new(waits.clone()));
     while waits.with(|measured| measured.polite) < POLITE {
         tokio::time::sleep(Duration::from_millis(50)).await;

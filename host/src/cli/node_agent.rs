@@ -28,6 +28,7 @@ use crate::overview::Overview;
 use crate::policies::Policies;
 use crate::private::folder_of;
 use crate::progress::{Format, Progress, say};
+use crate::recording::RecordingThread;
 use crate::secrets::ClusterSecrets;
 use crate::selection::Selection;
 use crate::waiting::WaitingFile;
@@ -137,6 +138,7 @@ impl NodeAgent {
         let recorder = recorder(self.record.as_deref(), Some(&data), &sandbox.engine_version())?;
         let started = clock.now().boot;
         let recorded = recorder.path().to_owned();
+        let recording = RecordingThread::start(recorder)?;
         let host = Host::start(HostConfig {
             identity: identity(),
             clock: clock.clone(),
@@ -148,7 +150,7 @@ impl NodeAgent {
                 format,
                 started,
                 Arc::new(Overview::default()),
-                Some(recorder),
+                Some(recording),
             )),
             local: Some(vec![binding]),
             selection: Selection::default(),

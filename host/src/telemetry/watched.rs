@@ -29,7 +29,7 @@ impl<O: Observer> Watched<O> {
 }
 
 impl<O: Observer> Observer for Watched<O> {
-    fn passed(&mut self, record: &PassRecord) {
+    fn passed(&mut self, record: &Arc<PassRecord>) {
         self.metrics.passed(record);
         if let Some(traces) = &mut self.traces {
             traces.passed(record);

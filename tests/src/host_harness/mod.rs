@@ -522,14 +522,14 @@ struct Watcher {
 }
 
 impl Observer for Watcher {
-    fn passed(&mut self, record: &PassRecord) {
+    fn passed(&mut self, record: &Arc<PassRecord>) {
         self.overview.passed(record, &BTreeMap::new());
         self.notes.passed(record);
         if let Some(recorder) = &mut self.recorder {
             recorder.pass(record).expect("the pass is recorded");
         }
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        records.push(record.clone());
+        records.push(PassRecord::clone(record));
     }
 
     fn policy_loaded(&mut self, id: &PolicyId, policy: &Policy, bytes: &[u8]) {

@@ -23,7 +23,7 @@ use crate::observer::Observer;
 use crate::overview::Overview;
 use crate::policies::Policies;
 use crate::progress::{Format, Progress, say};
-use crate::recording::Recorder;
+use crate::recording::{Recorder, RecordingThread};
 use crate::secrets::ClusterSecrets;
 use crate::sim::{self, Position, Running, Scenario};
 use crate::telemetry::{Metrics, Watched};
@@ -72,7 +72,8 @@ impl Run {
         let running = starting.scenario(&base, &clouds, now).await?;
         let metrics = Arc::new(Metrics::new()?);
         let recorded = recorder.path().to_owned();
-        let mut progress = Progress::new(format, now.boot, overview.clone(), Some(recorder));
+        let recording = RecordingThread::start(recorder)?;
+        let mut progress = Progress::new(format, now.boot, overview.clone(), Some(recording));
         let shows_table = self.shows_table(format, starting.speed);
         if shows_table {
             progress = progress.without_lines();
