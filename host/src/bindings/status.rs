@@ -66,6 +66,7 @@ pub(super) fn status(known: &Known, health: &Health, unix: Unix) -> Value {
         "passes": health.passes,
         "acts": health.acts,
         "faults": health.faults,
+        "eventsDropped": health.events_dropped,
         "lastFault": health.last_fault.as_ref().map(last_fault),
         "conditions": conditions.collect::<Vec<_>>(),
     })
@@ -129,7 +130,12 @@ fn synced(health: &Health) -> Condition {
         return is("Synced", "Listed", message);
     }
     let all: Vec<&str> = health.unsynced.iter().map(String::as_str).collect();
-    is_not("Synced", "WatchFails", format!("waits for {}", all.join("; ")))
+    let reason = if health.watch_fails {
+        "WatchFails"
+    } else {
+        "NotListed"
+    };
+    is_not("Synced", reason, format!("waits for {}", all.join("; ")))
 }
 
 fn ungranted(health: &Health) -> Condition {
@@ -170,4 +176,38 @@ pub(super) fn running(ready: &Ready) -> Value {
         (role.as_str().to_owned(), shown)
     });
     shown.collect::<serde_json::Map<_, _>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binding_says_whether_its_watches_fail_or_have_only_not_listed_yet() {
+        let told = |unsynced: &[&str], watch_fails: bool| {
+            let unsynced = unsynced.iter().map(|watch| (*watch).to_owned()).collect();
+            let health = Health {
+                unsynced,
+                watch_fails,
+                ..Health::default()
+            };
+            let Condition {
+                status,
+                reason,
+                message,
+                ..
+            } = synced(&health);
+            (status, reason, message)
+        };
+        let waits = || "waits for the watch of Machine".to_owned();
+        assert_eq!(told(&[], false).1, "Listed");
+        assert_eq!(
+            told(&["the watch of Machine"], false),
+            ("False", "NotListed", waits())
+        );
+        assert_eq!(
+            told(&["the watch of Machine"], true),
+            ("False", "WatchFails", waits())
+        );
+    }
 }
