@@ -9,7 +9,8 @@
 //! DIR/waiting.json              what objects wait for now
 //! ```
 //!
-//! A ring keeps only the newest segments; a full recording keeps all.
+//! A ring keeps only the newest segments; a full recording keeps all. Passes that ended in the last moments before a host
+//! was killed may be missing: a thread writes them behind the event loop.
 
 mod exchanges;
 mod segments;

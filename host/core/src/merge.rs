@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-pub use crate::contract::merge::{EditPath, declares};
+pub use crate::contract::merge::{EditPath, VALUES, declares, values};
 pub use polity_kube_rules::merge_patch::apply;
 use serde_json::{Map, Value, json};
 

@@ -237,6 +237,12 @@ pub(crate) fn writes() -> Vec<Row> {
         json!({"Concluded": {"patch": many}}),
         Expect::Ends,
     ));
+    let more = json!({"$text": ["{\"status\":{\"conditions\":[", ["{},", 50_000], "{}]}}"]});
+    rows.push(row(
+        "more values than a patch may name",
+        json!({"Concluded": {"patch": more}}),
+        Expect::Ends,
+    ));
     let long = json!({"$text": ["{\"metadata\":{\"labels\":{\"a\":\"", ["x", 100_000], "\"}}}"]});
     rows.push(row(
         "a label that is too long",

@@ -138,6 +138,13 @@ impl RoleRun {
     fn checked_edits(&self, frame: &Frame, patch: Option<&Document>) -> Result<Option<Edits>, String> {
         let tree = patch.map(|patch| patch.tree("the patch")).transpose();
         let tree = tree.map_err(|failure| failure.message)?;
+        let values = tree.map_or(0, merge::values);
+        if values > merge::VALUES {
+            return Err(format!(
+                "the patch names {values} values; the limit is {}",
+                merge::VALUES
+            ));
+        }
         if let Some(wrong) = tree.and_then(|tree| merge::misshapen(tree, true)) {
             return Err(format!("the patch: {wrong}"));
         }

@@ -332,6 +332,17 @@ mod tests {
     }
 
     #[test]
+    fn a_patch_that_names_more_values_than_any_object_has_is_a_fault_before_it_is_compared() {
+        let most = crate::merge::VALUES;
+        for (count, expected) in [(most, None), (most + 1, Some(FaultKind::BadOutput))] {
+            let fields = (0..count).map(|n| (format!("f{n}"), json!(1)));
+            let status: serde_json::Map<_, _> = fields.collect();
+            let (_, commands) = Fixture::new().concludes(json!({"status": status}));
+            assert_eq!(fault(&commands), expected, "{count}");
+        }
+    }
+
+    #[test]
     fn a_pass_has_so_many_steps_and_so_much_fuel() {
         let mut fixture = Fixture::new();
         fixture.bind(|binding| binding.spec.limits.steps = 0);
