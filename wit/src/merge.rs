@@ -80,12 +80,14 @@ impl<'a> Present<'a> {
         let Some((path, key)) = &leaf.list else {
             return reach(self.object, &leaf.path).value();
         };
-        match &self.list {
-            Some((last, elements)) if last == path => return elements.get(key).copied(),
-            _ => {}
+        if let Some((last, elements)) = &self.list
+            && last == path
+        {
+            return elements.get(key).copied();
         }
-        let Reached::There(Value::Array(elements)) = reach(self.object, path) else {
-            return reach(self.object, path).value();
+        let elements = match reach(self.object, path) {
+            Reached::There(Value::Array(elements)) => elements,
+            other => return other.value(),
         };
         let name = path.rsplit('.').next().unwrap_or(path);
         let mut by_key = BTreeMap::new();

@@ -270,11 +270,12 @@ mod tests {
             Reply::Text(401, "who are you".into()),
             Reply::Text(403, "not you".into()),
             Reply::Text(500, "not ready".into()),
+            Reply::Text(503, "etcd is away".into()),
             Reply::Refused,
             Reply::NoCredentials,
         ]);
         let cluster = fake.cluster();
-        for reachable in [true, true, true, false, false, false] {
+        for reachable in [true, true, true, false, false, false, false] {
             let answer = cluster.read(&Question::Reachable(None)).await;
             assert_eq!(answer.is_ok(), reachable, "{answer:?}");
             if let Err(failure) = answer {

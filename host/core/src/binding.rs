@@ -389,24 +389,15 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Only those that a pass can meet.
+    /// Only those that a pass can meet. The others are zero.
     fn of_a_pass(&self) -> Limits {
-        let Limits {
-            passes_per_tenant,
-            burst,
-            refill,
-            cloud_calls,
-            shortest_wait,
-            longest_wait,
-            ..
-        } = Limits::default();
         Limits {
-            passes_per_tenant,
-            burst,
-            refill,
-            cloud_calls,
-            shortest_wait,
-            longest_wait,
+            passes_per_tenant: 0,
+            burst: 0,
+            refill: Duration::ZERO,
+            cloud_calls: 0,
+            shortest_wait: Duration::ZERO,
+            longest_wait: Duration::ZERO,
             ..self.clone()
         }
     }

@@ -41,7 +41,8 @@ struct State {
 }
 
 enum Work {
-    Pass(Arc<PassRecord>),
+    /// A pass, and the bytes that it counts.
+    Pass(Arc<PassRecord>, u64),
     Policy(String, Box<Manifest>, Vec<u8>),
     Forgotten(String),
 }
@@ -75,7 +76,7 @@ impl RecordingThread {
             return Some("the thread that records has ended; this is a bug of Polity".into());
         }
         state.bytes += bytes;
-        state.queue.push_back(Work::Pass(record));
+        state.queue.push_back(Work::Pass(record, bytes));
         self.shared.changed.notify_all();
         state.problem.clone()
     }
@@ -135,11 +136,11 @@ impl Shared {
         let _ended = Ended(self);
         while let Some(work) = self.next() {
             match work {
-                Work::Pass(record) => {
+                Work::Pass(record, bytes) => {
                     let written = recorder.pass(&record);
                     let mut state = self.lock();
                     state.problem = written.err().map(|error| format!("{error:#}"));
-                    state.bytes -= bytes_of(&record);
+                    state.bytes -= bytes;
                     self.changed.notify_all();
                 }
                 Work::Policy(digest, manifest, bytes) => {

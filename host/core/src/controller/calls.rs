@@ -301,7 +301,7 @@ impl Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Kind;
+    use crate::reconcile::fixture::config_maps;
 
     fn of_pass(pass: u64, awaits: Option<&Scope>) -> Outstanding {
         Outstanding {
@@ -314,17 +314,7 @@ mod tests {
 
     #[test]
     fn a_call_is_found_by_its_pass_and_by_its_scope_until_it_ends() {
-        let kind = Kind {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-        };
-        let scope = Scope {
-            kind,
-            namespace: None,
-            name: None,
-            node: None,
-            fields: Vec::new(),
-        };
+        let scope = config_maps();
         let mut calls = Calls::default();
         let [read, of_other, waits, last] = [(7, None), (8, None), (7, Some(&scope)), (9, Some(&scope))]
             .map(|(pass, awaits)| calls.insert(of_pass(pass, awaits)));

@@ -16,7 +16,7 @@ use super::pending::Pending;
 use super::publishing::Ended;
 use super::role::RoleRun;
 use super::stepping::Stepping;
-use super::work::{Entry, EntryHistory, Fate, Work};
+use super::work::{Entry, EntryHistory, Fate, Work, is_outdated};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
 use crate::binding::MintGrant;
 use crate::call::{Call, CloudRequest, Commit, Found, Mint, PendingEntry, Prepared, Reply, Site, Write};
@@ -390,11 +390,9 @@ impl Acting {
     /// Handles the failure of a write that had to come before these acts: the acts are not begun.
     fn not_written(mut self, failure: Failure, affected: &[usize], context: &mut Context<'_>) -> Flow {
         if !context.work.acted {
-            // Another writer came first, or nobody knows what became of the write: the next pass reads the object
-            // again. Any other failure lasts longer, and counts like that of a publication.
-            let is_outdated =
-                matches!(failure.code, Code::Aborted | Code::NotFound) || failure.effect == Effect::Unknown;
-            if is_outdated {
+            // The next pass reads the object again. Any other failure lasts longer, and counts like that of a
+            // publication.
+            if is_outdated(&failure) || failure.code == Code::NotFound {
                 return self.discard(Discard::NotWritten(failure), context);
             }
             self.leave(context.frame, context.work);

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::own::with_metadata;
 use super::pending::Pending;
-use super::work::{Concluded, EntryHistory, Work};
+use super::work::{Concluded, EntryHistory, Work, is_outdated};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
 use crate::call::{Call, Found, PendingEntry, Reply, Write};
-use crate::contract::{Code, Effect, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
+use crate::contract::{Code, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
 use crate::controller::Guard;
 use crate::grants::HOST_CONDITION;
 use crate::merge::{self, Edits, Part};
@@ -276,9 +276,7 @@ impl Publishing {
                 }
             }
             Err(failure) if failure.code == Code::NotFound => self.on_gone(part, context),
-            Err(failure) if failure.code == Code::Aborted || failure.effect == Effect::Unknown => {
-                self.read_again(part, context)
-            }
+            Err(failure) if is_outdated(&failure) => self.read_again(part, context),
             Err(failure) => self.end(Outcome::Failed(failure)),
         }
     }
@@ -415,10 +413,10 @@ impl Publication {
 
     /// Whether nothing is to be written, as after most passes. The object is not read for this.
     fn is_nothing(&self, current: &Object) -> bool {
-        let conditions = current.text_at("status.conditions");
+        let conditions = || current.text_at("status.conditions");
         self.edits.as_ref().is_none_or(Edits::is_empty)
             && self.conditions.is_empty()
-            && !conditions.is_some_and(|all| all.contains(HOST_CONDITION))
+            && conditions().is_none_or(|all| !all.contains(HOST_CONDITION))
             && current.text_at("status.pending").is_none()
     }
 

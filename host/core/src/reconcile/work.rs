@@ -208,11 +208,9 @@ impl Context<'_> {
             version,
             failure,
         });
-        let is_behind =
-            |failure: &Failure| failure.code == Code::Aborted || failure.effect == Effect::Unknown;
         let known = self.work.current.as_ref().map(Object::version);
         self.work.behind = match &answer {
-            Err(failure) if is_behind(failure) => known,
+            Err(failure) if is_outdated(failure) => known,
             _ => None,
         };
         let object = answer?;
@@ -221,4 +219,10 @@ impl Context<'_> {
         self.command(Command::Wrote { object, own });
         Ok(())
     }
+}
+
+/// Whether a write of the primary failed because the version that the pass knows may no longer be the present one: another
+/// writer came first, or nobody knows what became of the write.
+pub(super) fn is_outdated(failure: &Failure) -> bool {
+    failure.code == Code::Aborted || failure.effect == Effect::Unknown
 }
