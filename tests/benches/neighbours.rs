@@ -16,7 +16,7 @@ use polity_sandbox::{Compiler, Confined, Policy, Sandbox, SandboxConfig};
 use polity_tests::guests;
 use polity_tests::host_fixture::{thing, things};
 use polity_tests::host_harness::Site;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tikv_jemallocator::Jemalloc;
 
 /// The allocator of the host's own binary.
@@ -98,7 +98,10 @@ fn binding(greed: Option<&str>) -> Value {
     binding["spec"]["grants"] = json!([{"ask": maps}, {"patch": maps}]);
     // As fast as the host allows.
     binding["spec"]["limits"] = json!({"burst": 1_000_000, "refill": 1, "shortestWait": 1});
-    if matches!(greed, Some("fill" | "lists" | "answers" | "parts" | "changes")) {
+    if matches!(
+        greed,
+        Some("fill" | "lists" | "answers" | "parts" | "changes" | "writes" | "acts")
+    ) {
         // Without a fault, which would slow it down.
         binding["spec"]["limits"]["stepFuel"] = json!(100_000_000);
     }
@@ -117,7 +120,12 @@ fn maps() -> Vec<Value> {
     };
     let small = (0..500).map(|n| map(format!("map-{n}"), 1_000));
     let large = (0..16).map(|n| map(format!("large-{n}"), 900_000));
-    let mut maps: Vec<Value> = small.chain(large).collect();
+    let many = (0..4).map(|n| {
+        let data: Map<String, Value> = (0..20_000).map(|n| (format!("key-{n}"), "text".into())).collect();
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("many-{n}"), "namespace": "greedy"},
+            "data": data})
+    });
+    let mut maps: Vec<Value> = small.chain(large).chain(many).collect();
     maps[0]["metadata"]["labels"] = json!({"a": "b"});
     maps
 }
@@ -157,11 +165,12 @@ async fn measure(greed: Option<&str>) -> Measured {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     for n in greed.map_or(0..0, |_| 0..GREEDY) {
-        apply(
-            &site,
-            &in_namespace("greedy", thing(&format!("greedy-{n}"), greed.unwrap_or_default())),
-        )
-        .await;
+        let mut greedy = in_namespace("greedy", thing(&format!("greedy-{n}"), greed.unwrap_or_default()));
+        if greed == Some("writes") {
+            let bulk: Map<String, Value> = (0..20_000).map(|n| (format!("number-{n}"), n.into())).collect();
+            greedy["spec"] = bulk.into();
+        }
+        apply(&site, &greedy).await;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     for request in 0..REQUESTS {
@@ -187,7 +196,7 @@ fn main() {
         .expect("a runtime");
     let mut quiet = None;
     let greeds = [
-        "burn", "spikes", "steps", "fill", "lists", "answers", "parts", "changes", "loop",
+        "burn", "spikes", "steps", "fill", "lists", "answers", "parts", "writes", "acts", "changes", "loop",
     ];
     // `cargo bench … -- lists` measures this greed alone.
     let named: Vec<String> = std::env::args().collect();

@@ -5,6 +5,8 @@ use std::hint::black_box;
 use polity_sdk::prelude::*;
 use polity_sdk::{cluster, join};
 
+use crate::{Config, Thing};
+
 /// The kinds of greed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -23,6 +25,10 @@ pub enum Greed {
     Answers,
     /// Asks for two hundred and fifty parts of a large object.
     Parts,
+    /// Writes the status of a large object.
+    Writes,
+    /// Asks for a large object, and changes it.
+    Acts,
     /// Asks for two hundred lists that nobody else asks for, and changes the one object that is in all of them.
     Changes,
 }
@@ -49,7 +55,7 @@ const ROUNDS: u64 = 900_000;
 
 impl Greed {
     /// Behaves in this way.
-    pub async fn take<P: Kind, C>(self, cx: &Context<P, C>) {
+    pub async fn take(self, cx: &Context<Thing, Config>) {
         match self {
             Greed::Burn => burn(ROUNDS),
             Greed::Spikes => {
@@ -82,6 +88,19 @@ impl Greed {
             Greed::Parts => {
                 let ask = |n| cluster::object::<ConfigMap>("large-0").keep(&[&format!("metadata.part-{n}")]);
                 let _ = join::join_all((0..250).map(|n| cx.ask(ask(n)))).await;
+            }
+            Greed::Writes => {
+                let turn = cx.object().status.turn.unwrap_or_default();
+                cx.object_mut().status.turn = Some(turn + 1);
+            }
+            Greed::Acts => {
+                let name = &cx.object().metadata().name;
+                let large = name.bytes().last().map_or(0, |digit| digit % 4);
+                let ask = cluster::object::<ConfigMap>(&format!("many-{large}")).keep(&["metadata"]);
+                if let Ok(map) = cx.ask(ask).await {
+                    let change = serde_json::json!({"data": {"changed": format!("{name} {:?}", cx.now())}});
+                    let _ = cx.act(cluster::patch(&map, change).any_version()).await;
+                }
             }
             Greed::Changes => {
                 let name = &cx.object().metadata().name;

@@ -21,6 +21,9 @@ mod wish;
 pub struct Thing {
     /// What identifies it.
     pub metadata: Metadata,
+    /// As much as an object can hold.
+    #[serde(default, skip_serializing)]
+    pub spec: Bulk,
     /// What the host says of it.
     #[serde(default)]
     pub status: ThingStatus,
@@ -33,6 +36,29 @@ pub struct ThingStatus {
     /// By the host alone.
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
+    /// By a policy that writes in every pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
+}
+
+/// Numbers by their names. The policy skips them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bulk;
+
+impl<'de> Deserialize<'de> for Bulk {
+    fn deserialize<D: serde::Deserializer<'de>>(numbers: D) -> Result<Self, D::Error> {
+        serde::de::IgnoredAny::deserialize(numbers).map(|_| Bulk)
+    }
+}
+
+impl JsonSchema for Bulk {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Bulk".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        std::collections::BTreeMap::<String, u32>::json_schema(generator)
+    }
 }
 
 impl Kind for Thing {
