@@ -4,14 +4,12 @@
 //! afterwards, and a value at a path is read from the text.
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::sync::Arc;
 
 use polity_kube_rules::text;
 use serde_json::Value;
 
 use crate::contract::{Json, Kind, ObjectRef, Precondition};
-use crate::tree::Tree;
 
 /// The version of an object. Since 1.35 Kubernetes promises that versions compare as numbers.
 #[derive(
@@ -26,10 +24,7 @@ pub struct Object(Arc<Inner>);
 struct Inner {
     /// Canonical text: two objects are equal if their texts are equal.
     json: Json,
-    /// The range of `metadata.resourceVersion` in the text.
-    version_at: Range<usize>,
-    /// The range of `metadata.labels` in the text. Lists select by labels, so they are found without reading the text.
-    labels_at: Range<usize>,
+    index: Index,
     version: ResourceVersion,
     generation: Option<u64>,
     is_deleting: bool,
@@ -39,6 +34,21 @@ struct Inner {
     name: Box<str>,
     uid: Box<str>,
 }
+
+/// Where the values at [`INDEXED`] stand in a text; an empty range for a value that is absent. So what the host needs
+/// in every pass is found without reading the text, which may be long. No object has four gigabytes.
+type Index = [(u32, u32); INDEXED.len()];
+
+/// Each path stands after those that contain it.
+const INDEXED: [&str; 7] = [
+    "metadata",
+    "metadata.finalizers",
+    "metadata.labels",
+    "metadata.resourceVersion",
+    "status",
+    "status.conditions",
+    "status.pending",
+];
 
 impl Object {
     /// Takes an object as an API server sends it. Missing metadata reads as empty.
@@ -51,8 +61,7 @@ impl Object {
         let version = metadata["resourceVersion"].as_str().and_then(|v| v.parse().ok());
         let mut inner = Inner {
             json: Json::from(""),
-            version_at: 0..0,
-            labels_at: 0..0,
+            index: Index::default(),
             version: ResourceVersion(version.unwrap_or_default()),
             generation: metadata["generation"].as_u64(),
             is_deleting: !metadata["deletionTimestamp"].is_null(),
@@ -63,7 +72,7 @@ impl Object {
             uid: text(&metadata["uid"]),
         };
         inner.json = text::canonical(value).into();
-        [inner.version_at, inner.labels_at] = metadata_at(&inner.json, ["resourceVersion", "labels"]);
+        inner.index = index_of(&inner.json);
         Object(Arc::new(inner))
     }
 
@@ -73,10 +82,8 @@ impl Object {
     /// [`KEPT_METADATA`]: crate::call::KEPT_METADATA
     pub(crate) fn with_part(&self, part: String) -> Self {
         let whole = &self.0;
-        let [version_at, labels_at] = metadata_at(&part, ["resourceVersion", "labels"]);
         Object(Arc::new(Inner {
-            version_at,
-            labels_at,
+            index: index_of(&part),
             json: part.into(),
             version: whole.version,
             generation: whole.generation,
@@ -101,23 +108,41 @@ impl Object {
 
     /// The value at a dotted path as text; `None` if it is absent or null.
     pub fn text_at(&self, path: &str) -> Option<&str> {
-        text::at(&self.0.json, path)
+        let within = |(indexed, at): (&&str, &(u32, u32))| {
+            let rest = path.strip_prefix(indexed)?;
+            let rest = match rest.strip_prefix('.') {
+                None if !rest.is_empty() => return None,
+                rest => rest,
+            };
+            Some((self.indexed(*at), rest))
+        };
+        match INDEXED.iter().zip(&self.0.index).rev().find_map(within) {
+            None => text::at(&self.0.json, path),
+            Some((part, Some(rest))) => text::at(part, rest),
+            Some((part, None)) => Some(part).filter(|part| !part.is_empty()),
+        }
     }
 
     /// The value at a dotted path; `None` if it is absent or null.
     pub fn at(&self, path: &str) -> Option<Value> {
-        text::value_at(&self.0.json, path)
+        serde_json::from_str(self.text_at(path)?).ok()
     }
 
     /// The string at a dotted path; `None` if the value is no string.
     pub fn str_at(&self, path: &str) -> Option<Cow<'_, str>> {
-        text::str_at(&self.0.json, path)
+        text::unquoted(self.text_at(path)?)
+    }
+
+    fn indexed(&self, (start, end): (u32, u32)) -> &str {
+        let range = start as usize..end as usize;
+        self.0.json.get(range).unwrap_or_default()
     }
 
     /// The text without the version, in two pieces. The version changes with every write, so comparisons leave it
     /// out.
     pub fn content(&self) -> [&str; 2] {
-        without(&self.0.json, &self.0.version_at)
+        let [.., version, _, _, _] = self.0.index;
+        without(&self.0.json, version)
     }
 
     /// Whether two objects are equal, except for their versions.
@@ -151,12 +176,12 @@ impl Object {
     /// Whether the other version has the same spec. API servers count the changes of a spec in the generation. In kinds
     /// without one everything but metadata and status counts as spec: the data of a ConfigMap, the spec of a Node.
     pub(crate) fn has_spec_of(&self, other: &Object) -> bool {
-        let spec = |object: &Object| {
-            let mut tree = Tree::new(object.tree());
+        let spec = |object| {
+            let mut fields = text::all_fields(Object::json(object));
             for field in ["metadata", "status"] {
-                tree.remove(&[field]);
+                fields.remove(field);
             }
-            tree
+            fields
         };
         match (self.generation(), other.generation()) {
             (None, None) => self.version() == other.version() || spec(self) == spec(other),
@@ -199,7 +224,8 @@ impl Object {
 
     /// `metadata.labels`, as text; empty if there are none.
     pub fn labels(&self) -> &str {
-        self.0.json.get(self.0.labels_at.clone()).unwrap_or_default()
+        let [_, _, labels, ..] = self.0.index;
+        self.indexed(labels)
     }
 
     /// `metadata.finalizers`
@@ -217,29 +243,43 @@ impl Object {
     }
 }
 
-/// The pieces of a text before and after a range.
-fn without<'a>(text: &'a str, range: &Range<usize>) -> [&'a str; 2] {
-    let before = text.get(..range.start).unwrap_or(text);
-    [before, text.get(range.end..).unwrap_or_default()]
+/// The pieces of a text before and after a value of its index.
+fn without(text: &str, (start, end): (u32, u32)) -> [&str; 2] {
+    let (before, after) = (text.get(..start as usize), text.get(end as usize..));
+    match start < end {
+        true => [before.unwrap_or_default(), after.unwrap_or_default()],
+        false => [text, ""],
+    }
 }
 
-/// The ranges of fields of `metadata` in the text of an object; for a field that is missing, an empty range at the end.
-fn metadata_at<const N: usize>(text: &str, fields: [&str; N]) -> [Range<usize>; N] {
-    let metadata = text::at(text, "metadata").unwrap_or_default();
-    fields.map(|field| match text::at(metadata, field) {
-        None => text.len()..text.len(),
-        Some(value) => {
-            // `value` is a slice of `text`, so the difference of their addresses is an offset in `text`.
-            let start = (value.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
-            start..start + value.len()
-        }
-    })
+/// Finds the values of the index of a text.
+fn index_of(text: &str) -> Index {
+    let [metadata, status] = text::fields(text, ["metadata", "status"]);
+    let of_metadata = metadata.map(|of| text::fields(of, ["finalizers", "labels", "resourceVersion"]));
+    let [finalizers, labels, version] = of_metadata.unwrap_or_default();
+    let of_status = status.map(|of| text::fields(of, ["conditions", "pending"]));
+    let [conditions, pending] = of_status.unwrap_or_default();
+    let found = [metadata, finalizers, labels, version, status, conditions, pending];
+    found.map(|value| place_of(text, value))
+}
+
+/// Where a slice of a text stands in it. Null counts as absent.
+fn place_of(text: &str, value: Option<&str>) -> (u32, u32) {
+    let place = value.filter(|value| *value != "null").and_then(|value| {
+        let start = (value.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+        Some((
+            u32::try_from(start).ok()?,
+            u32::try_from(start + value.len()).ok()?,
+        ))
+    });
+    place.unwrap_or_default()
 }
 
 /// The text of an object, or of a part that contains its version, without the version.
 pub(crate) fn content(text: &str) -> [&str; 2] {
-    let [version_at] = metadata_at(text, ["resourceVersion"]);
-    without(text, &version_at)
+    let [metadata] = text::fields(text, ["metadata"]);
+    let version = metadata.and_then(|metadata| text::fields(metadata, ["resourceVersion"])[0]);
+    without(text, place_of(text, version))
 }
 
 impl std::fmt::Debug for Object {
@@ -313,6 +353,33 @@ mod tests {
         for none in [json!({}), json!({"metadata": {"labels": null}}), json!([])] {
             assert_eq!(Object::new(none.clone()).labels(), "", "{none}");
         }
+    }
+
+    #[test]
+    fn a_value_is_found_by_its_path_whether_it_is_in_the_index_or_not() {
+        let object = Object::new(json!({"apiVersion": "v1", "data": {"status": {"pending": [9]}},
+            "metadata": {"name": "n", "labels": {"a": "b", "c.d": "e"}, "finalizers": ["f"], "labelsX": 1},
+            "status": {"conditions": [{"type": "A"}], "pending": null, "phase": "x"}, "statusX": 2}));
+        for (path, found) in [
+            ("metadata.labels", Some(r#"{"a":"b","c.d":"e"}"#)),
+            ("metadata.labels.a", Some(r#""b""#)),
+            ("metadata.labels.x", None),
+            ("metadata.labelsX", Some("1")),
+            ("metadata.finalizers", Some(r#"["f"]"#)),
+            ("metadata.resourceVersion", None),
+            ("metadata.name", Some(r#""n""#)),
+            ("status.conditions", Some(r#"[{"type":"A"}]"#)),
+            ("status.pending", None),
+            ("status.phase", Some(r#""x""#)),
+            ("statusX", Some("2")),
+            ("data.status.pending", Some("[9]")),
+            ("spec", None),
+        ] {
+            assert_eq!(object.text_at(path), found, "{path}");
+            assert_eq!(text::at(object.json(), path), found, "{path}");
+        }
+        assert_eq!(object.str_at("status.phase").as_deref(), Some("x"));
+        assert_eq!(object.at("statusX"), Some(json!(2)));
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub fn projection<'a>(text: &str, paths: impl IntoIterator<Item = &'a str>) -> S
 }
 
 /// The content of a JSON string; `None` if the text is no string.
-fn unquoted(text: &str) -> Option<Cow<'_, str>> {
+pub fn unquoted(text: &str) -> Option<Cow<'_, str>> {
     let plain = text.strip_prefix('"')?.strip_suffix('"')?;
     match plain.contains('\\') {
         true => serde_json::from_str(text).ok().map(Cow::Owned),
@@ -86,19 +86,31 @@ fn unquoted(text: &str) -> Option<Cow<'_, str>> {
 
 /// The value of one field of an object.
 fn field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
-    let mut found = None;
+    let [found] = fields(object, [name]);
+    found
+}
+
+/// The values of these different fields of an object as text, read in one go; `None` for a field that is absent.
+pub fn fields<'a, const N: usize>(object: &'a str, names: [&str; N]) -> [Option<&'a str>; N] {
+    let mut found = [None; N];
     let seek = Seek {
-        name,
+        names: &names,
         found: &mut found,
     };
-    // The parser stops with an error as soon as it has found the field: the rest is not needed.
+    // The parser stops with an error as soon as it has found all fields: the rest is not needed.
     let _ = serde_json::Deserializer::from_str(object).deserialize_map(seek);
     found
 }
 
+/// All fields of an object with their values as text; empty if the text is no object.
+pub fn all_fields(object: &str) -> BTreeMap<String, &str> {
+    let all: BTreeMap<String, &RawValue> = serde_json::from_str(object).unwrap_or_default();
+    all.into_iter().map(|(name, value)| (name, value.get())).collect()
+}
+
 struct Seek<'n, 'f, 'a> {
-    name: &'n str,
-    found: &'f mut Option<&'a str>,
+    names: &'n [&'n str],
+    found: &'f mut [Option<&'a str>],
 }
 
 impl<'a> Visitor<'a> for Seek<'_, '_, 'a> {
@@ -109,37 +121,42 @@ impl<'a> Visitor<'a> for Seek<'_, '_, 'a> {
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut fields: A) -> Result<(), A::Error> {
-        while let Some(is_it) = fields.next_key_seed(Is(self.name))? {
-            if is_it {
-                *self.found = Some(fields.next_value::<&RawValue>()?.get());
+        let mut left = self.names.len();
+        while let Some(index) = fields.next_key_seed(IndexIn(self.names))? {
+            let Some(found) = index.and_then(|index| self.found.get_mut(index)) else {
+                fields.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            *found = Some(fields.next_value::<&RawValue>()?.get());
+            left -= 1;
+            if left == 0 {
                 return Err(A::Error::custom(""));
             }
-            fields.next_value::<IgnoredAny>()?;
         }
         Ok(())
     }
 }
 
-/// Compares a name with this one.
-struct Is<'n>(&'n str);
+/// The index of a name in a list of names.
+struct IndexIn<'n>(&'n [&'n str]);
 
-impl<'a> DeserializeSeed<'a> for Is<'_> {
-    type Value = bool;
+impl<'a> DeserializeSeed<'a> for IndexIn<'_> {
+    type Value = Option<usize>;
 
-    fn deserialize<D: serde::Deserializer<'a>>(self, name: D) -> Result<bool, D::Error> {
+    fn deserialize<D: serde::Deserializer<'a>>(self, name: D) -> Result<Option<usize>, D::Error> {
         name.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Is<'_> {
-    type Value = bool;
+impl Visitor<'_> for IndexIn<'_> {
+    type Value = Option<usize>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a name")
     }
 
-    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
-        Ok(name == self.0)
+    fn visit_str<E>(self, name: &str) -> Result<Option<usize>, E> {
+        Ok(self.0.iter().position(|wanted| *wanted == name))
     }
 }
 
@@ -268,6 +285,19 @@ mod tests {
         assert_eq!(str_at(&text, "a.b"), None);
         assert_eq!(value_at(&text, "a.b"), Some(json!([1, {"c": 2}])));
         assert_eq!(value_at("[1]", "a"), None);
+    }
+
+    #[test]
+    fn fields_are_found_in_one_go_whatever_their_order_and_those_that_are_missing_are_not() {
+        let text = r#"{"a":1,"b\"c":{"a":2},"z":null}"#;
+        assert_eq!(
+            fields(text, ["z", "b\"c", "none", "a"]),
+            [Some("null"), Some(r#"{"a":2}"#), None, Some("1")]
+        );
+        assert_eq!(fields("[1]", ["a"]), [None]);
+        let names: Vec<_> = all_fields(text).into_keys().collect();
+        assert_eq!(names, ["a", "b\"c", "z"]);
+        assert!(all_fields("1").is_empty());
     }
 
     #[test]

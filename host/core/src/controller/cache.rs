@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use polity_kube_rules::deletion::is_ended;
+use polity_kube_rules::text;
 
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef};
@@ -148,7 +149,10 @@ impl Cache {
     pub fn own_write(&mut self, object: &Object) -> Vec<Change> {
         let (kind, place) = (object.kind(), ObjectKey::from(object));
         let node = object.str_at("spec.nodeName");
-        let ended = object.is_deleting() && is_ended(&object.tree());
+        let ended = object.is_deleting() && {
+            let decisive = ["apiVersion", "kind", "metadata", "spec.finalizers"];
+            is_ended(&text::tree(&text::projection(object.json(), decisive)))
+        };
         self.scopes
             .iter_mut()
             .filter(|(scope, _)| scope.kind == kind && scope.covers_place(&place))

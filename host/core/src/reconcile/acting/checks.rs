@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::Context;
 use crate::binding::{Binding, KindGrant};
 use crate::catalogue::OperationEffect;
@@ -92,7 +94,9 @@ fn leaves_host_conditions(
         let message = format!("{} {name}: this host does not know its conditions", kind.kind);
         return Err(Failure::new(Code::Unavailable, message).into());
     };
-    match grants::host_conditions(&now.tree()) == wanted {
+    let conditions = now.at("status.conditions").unwrap_or_default();
+    let known = json!({"status": {"conditions": conditions}});
+    match grants::host_conditions(&known) == wanted {
         true => Ok(Some(now.version())),
         false => Err(Ungranted::HostConditionsOf((&act.object).into()).into()),
     }
