@@ -436,6 +436,10 @@ impl Engine {
                 let done = self.workers.render(turn, render);
                 self.own.extend(done);
             }
+            Call::Compute(computation) => {
+                let done = self.workers.compute(turn, computation);
+                self.own.extend(done);
+            }
             Call::Cloud(request) => {
                 let name = request.session.cloud.clone();
                 self.ask_cloud(id, &name, refused, |cloud| async move {
@@ -702,6 +706,7 @@ fn target_of(call: &Call) -> Target {
         Call::Step { role, .. } => Target::Step(*role),
         Call::Decide { .. } => Target::Retry,
         Call::Render(_) => Target::Render,
+        Call::Compute(_) => Target::Compute,
         Call::Cloud(request) => cloud(&request.operation),
         // The looks before a create, which is counted by itself.
         Call::Prepare(_) => cloud("prepare"),

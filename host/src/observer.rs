@@ -37,6 +37,8 @@ pub enum Target {
     Retry,
     /// The rendering of a long list.
     Render,
+    /// What a pass makes of a large object.
+    Compute,
 }
 
 /// Sees every pass in the order in which the passes end.

@@ -1,4 +1,4 @@
-//! Threads that call policies and render long answers. Tenant queues take turns, and the work of each is done in the
+//! Threads that call policies, render long answers and compute with large objects. Tenant queues take turns, and the work of each is done in the
 //! order in which it arrives. So a tenant whose steps take longer than those before holds up its own steps alone.
 //!
 //! One thread takes only short work, and the others have a lower priority. The machine's scheduler gives a
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polity_core::binding::{Limits, PolicyId};
-use polity_core::call::{CallId, Reply};
+use polity_core::call::{CallId, Computation, Computed, Reply};
 use polity_core::contract::{Code, Failure, Pass, RetryRequest};
 use polity_core::controller::Input;
 use polity_core::fault::{Fault, FaultKind, Stepped};
@@ -108,6 +108,7 @@ enum Work {
     Step(Arc<Policy>, Limits, Arc<Pass>),
     Decide(Arc<Policy>, Limits, Box<RetryRequest>),
     Render(Box<Render>),
+    Compute(Box<Computation>),
 }
 
 impl Workers {
@@ -193,6 +194,11 @@ impl Workers {
     /// Renders a long list. Returns the result if there are no threads.
     pub(crate) fn render(&self, turn: Turn, render: Box<Render>) -> Option<Input> {
         self.push(turn, Work::Render(render))
+    }
+
+    /// Computes what a pass makes of a large object. Returns the result if there are no threads.
+    pub(crate) fn compute(&self, turn: Turn, computation: Box<Computation>) -> Option<Input> {
+        self.push(turn, Work::Compute(computation))
     }
 
     /// The policy of this id. The policies of a binding are added here before core learns of the binding, so
@@ -282,6 +288,7 @@ impl Job {
             Work::Step(policy, limits, pass) => Reply::Stepped(policy.step(pass, limits)),
             Work::Decide(policy, limits, request) => Reply::Decided(policy.decide(request, limits).0),
             Work::Render(render) => Reply::Rendered(render.run()),
+            Work::Compute(computation) => Reply::Computed(computation.run()),
         }));
         called.unwrap_or_else(|_| self.panicked())
     }
@@ -301,6 +308,11 @@ impl Job {
             Work::Render(_) => {
                 let message = "the list could not be rendered; this is a bug of Polity";
                 Reply::Rendered(Rendered::failed(Failure::new(Code::Internal, message)))
+            }
+            Work::Compute(_) => {
+                let message =
+                    "what the pass makes of the object could not be computed; this is a bug of Polity";
+                Reply::Computed(Computed::failed(Failure::new(Code::Internal, message)))
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::contract::{
 pub use crate::controller::cache::KEPT_METADATA;
 use crate::fault::Stepped;
 use crate::object::Object;
+pub use crate::reconcile::{Computation, Computed};
 use crate::render::{Render, Rendered};
 use crate::time::{Unix, as_millis};
 
@@ -87,6 +88,8 @@ pub enum Call {
     Read(Question),
     /// Renders a long list. Reply: [`Reply::Rendered`].
     Render(Box<Render>),
+    /// Computes what a pass makes of a large object. Reply: [`Reply::Computed`].
+    Compute(Box<Computation>),
     /// Makes a token. Reply: [`Reply::Answer`].
     Mint(Mint),
     /// Revokes a token. Reply: [`Reply::Answer`] with an empty object, also if the token does not exist any more.
@@ -300,6 +303,8 @@ pub enum Reply {
     Objects(Found),
     /// Reply of [`Call::Render`].
     Rendered(Rendered),
+    /// Reply of [`Call::Compute`].
+    Computed(Computed),
     /// Reply of [`Call::Prepare`]: what the create needs, or why it cannot be made.
     Prepared(Result<Prepared, Failure>),
     /// Reply of [`Call::Resolve`].

@@ -27,10 +27,13 @@ pub enum Part {
 }
 
 /// The changes that a pass wants for its primary.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Edits {
     snapshot: Snapshot,
-    patch: Value,
+    /// Shared: a publication is drafted several times.
+    patch: Arc<Value>,
+    /// The bytes of the patch as text.
+    bytes: u64,
 }
 
 /// The object that a pass saw. Most passes change nothing of it, and an object may be large, so its tree is made
@@ -41,29 +44,72 @@ enum Snapshot {
     Tree(Arc<Value>),
 }
 
+impl PartialEq for Snapshot {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Snapshot::Object(one, _), Snapshot::Object(other, _)) => one == other,
+            (one, other) => one.tree() == other.tree(),
+        }
+    }
+}
+
+impl Snapshot {
+    fn tree(&self) -> &Arc<Value> {
+        match self {
+            Snapshot::Object(object, tree) => tree.get_or_init(|| Arc::new(object.tree())),
+            Snapshot::Tree(tree) => tree,
+        }
+    }
+}
+
 impl Edits {
     /// Takes a merge patch for this snapshot.
     pub fn new(snapshot: Value, patch: Value) -> Self {
         Edits {
             snapshot: Snapshot::Tree(Arc::new(snapshot)),
-            patch,
+            patch: Arc::new(patch),
+            bytes: 0,
         }
     }
 
-    /// Takes a merge patch for this object.
-    pub fn of(object: &Object, patch: Value) -> Self {
+    /// Takes a merge patch for this object. The patch has so many bytes as text.
+    pub fn of(object: &Object, patch: Value, bytes: usize) -> Self {
         Edits {
             snapshot: Snapshot::Object(object.clone(), OnceLock::new()),
-            patch,
+            patch: Arc::new(patch),
+            bytes: bytes as u64,
+        }
+    }
+
+    /// The same edits without the tree of their snapshot, which a thread made and drops: both take long for a large
+    /// object.
+    pub(crate) fn without_tree(mut self) -> Self {
+        if let Snapshot::Object(_, tree) = &mut self.snapshot {
+            tree.take();
+        }
+        self
+    }
+
+    /// The bytes of the snapshot and the patch as texts.
+    pub(crate) fn bytes(&self) -> u64 {
+        let snapshot = match &self.snapshot {
+            Snapshot::Object(object, _) => object.json().len() as u64,
+            Snapshot::Tree(_) => 0,
+        };
+        snapshot + self.bytes
+    }
+
+    /// The tree of an object, which often is the snapshot.
+    pub(crate) fn tree_of(&self, object: &Object) -> Arc<Value> {
+        match &self.snapshot {
+            Snapshot::Object(seen, _) if seen == object => self.snapshot().clone(),
+            _ => Arc::new(object.tree()),
         }
     }
 
     /// The object that the pass saw.
     pub fn snapshot(&self) -> &Arc<Value> {
-        match &self.snapshot {
-            Snapshot::Object(object, tree) => tree.get_or_init(|| Arc::new(object.tree())),
-            Snapshot::Tree(tree) => tree,
-        }
+        self.snapshot.tree()
     }
 
     /// Whether the patch contains nothing.
@@ -73,17 +119,27 @@ impl Edits {
 
     /// The patch, to be changed.
     pub fn patch_mut(&mut self) -> &mut Value {
-        &mut self.patch
+        Arc::make_mut(&mut self.patch)
     }
 
     /// These edits and those of another policy for the same snapshot. Their declared write paths do not overlap.
     pub fn and(self, other: &Edits) -> Self {
+        if other.is_empty() {
+            return self;
+        }
+        if self.is_empty() {
+            return other.clone();
+        }
         let mut both = Value::clone(self.snapshot());
         for edits in [&self, other] {
             merge("", &edits.patch, Some(self.snapshot()), &mut both);
         }
         let patch = diff(self.snapshot(), &both).unwrap_or_else(|| json!({}));
-        Edits { patch, ..self }
+        Edits {
+            patch: Arc::new(patch),
+            bytes: self.bytes + other.bytes,
+            ..self
+        }
     }
 
     /// The present object with these edits applied.
@@ -123,7 +179,7 @@ impl Edits {
     /// The same edits without the top fields (such as `status.phase`) that contain one of these paths.
     pub fn without(mut self, paths: &[EditPath]) -> Self {
         for path in paths {
-            remove(&mut self.patch, path.split('[').next().unwrap_or(path));
+            remove(self.patch_mut(), path.split('[').next().unwrap_or(path));
         }
         self
     }

@@ -20,6 +20,8 @@
 
 mod acting;
 mod asking;
+mod checking;
+mod computation;
 mod deciding;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -56,8 +58,11 @@ use crate::time::Now;
 #[cfg(test)]
 pub(crate) use acting::tests::panicking;
 #[cfg(test)]
-pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
+pub(crate) use fixture::{
+    binding as fixture_binding, computation as fixture_computation, stop as fixture_stop,
+};
 
+pub use computation::{Computation, Computed};
 pub(crate) use deciding::{Clamped, Finished, answer_of, delay_of};
 pub(crate) use frame::{
     Dependency, Frame, LastPass, Moved, Questions, primary_scope, primary_scopes, reaches,
@@ -362,6 +367,17 @@ impl Context<'_> {
     /// Makes a call that changes something outside, if the call ends while the lease is held and its room has a
     /// place. Otherwise returns what the call waits for, or how the pass ends.
     fn change(&mut self, slot: usize, call: Call, longest: Duration) -> Result<Gate, Outcome> {
+        let room = room_of(&call, &self.frame.binding.name);
+        let gate = self.admit(room, longest)?;
+        if gate == Gate::Sent {
+            self.call(slot, call, longest);
+        }
+        Ok(gate)
+    }
+
+    /// Whether a call that changes something outside may be made: it ends while the lease is held, and its room has a
+    /// place. Otherwise returns what the call waits for, or how the pass ends.
+    fn admit(&mut self, room: Option<Room>, longest: Duration) -> Result<Gate, Outcome> {
         let View {
             now, lease, guards, ..
         } = self.view;
@@ -381,13 +397,12 @@ impl Context<'_> {
             binding,
             ..
         } = self.frame;
-        if let Some(room) = room_of(&call, &binding.name)
+        if let Some(room) = room
             && !self.view.rooms.has_place(&room, tenant_queue, binding, *id)
         {
             self.command(Command::AwaitRoom(room));
             return Ok(Gate::Waiting);
         }
-        self.call(slot, call, longest);
         Ok(Gate::Sent)
     }
 }

@@ -215,6 +215,7 @@ impl CoreHarness {
                 Reply::Stepped(policy(pass))
             }
             Call::Render(render) => Reply::Rendered(render.run()),
+            Call::Compute(computation) => Reply::Computed(computation.run()),
             Call::Decide { policy, .. } => Reply::Decided(Ok(Wait::After(self.waits[&*policy.0]))),
             Call::Cloud(request) => {
                 self.performed.push(request.clone());

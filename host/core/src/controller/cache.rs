@@ -26,7 +26,7 @@ pub const KEPT_METADATA: [&str; 3] = [
 const UNSEEN: usize = 1_024;
 
 /// A change of one object in one scope.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The scope that shows the change.
     pub scope: Scope,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::binding::Binding;
-use crate::call::{Call, Reply};
+use crate::call::{Call, Computation, Reply};
 use crate::contract::Step;
 use crate::controller::Guard;
 use crate::controller::Guards;
@@ -75,6 +75,9 @@ pub struct RoomSizes {
     /// The event loop renders lists from up to this many objects itself. A thread renders longer lists, and all answers
     /// for which much text is read, because they would hold up all other events.
     pub short_list: u32,
+    /// The event loop computes what a pass makes of an object itself if the object and the patch have at most so many
+    /// bytes as text: some hundreds of microseconds. Most objects are far smaller. A thread does it for larger ones.
+    pub small_object: u32,
 }
 
 impl Default for RoomSizes {
@@ -85,6 +88,7 @@ impl Default for RoomSizes {
             reads: 16,
             writes: 16,
             short_list: 16,
+            small_object: 8 << 10,
         }
     }
 }
@@ -171,7 +175,7 @@ struct TenantQueue {
 /// The room in which a call takes a place. Calls for the lease have none: waiting could lose the lease.
 pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
     match call {
-        Call::Step { .. } | Call::Decide { .. } | Call::Render(_) => Some(Room::Threads),
+        Call::Step { .. } | Call::Decide { .. } | Call::Render(_) | Call::Compute(_) => Some(Room::Threads),
         Call::Read(_) => Some(Room::Reads),
         Call::Write(_) | Call::Mint(_) | Call::Revoke { .. } => Some(Room::Writes),
         Call::Cloud(_)
@@ -197,12 +201,13 @@ pub(super) fn cost_of(reply: &Reply) -> Option<u64> {
             Some(stepped.fuel.saturating_add(bytes.saturating_mul(PER_BYTE)))
         }
         Reply::Rendered(rendered) => Some(rendered.read),
+        Reply::Computed(computed) => Some(computed.cost()),
         _ => None,
     }
 }
 
 impl Rooms {
-    pub(super) fn new(sizes: RoomSizes) -> Self {
+    pub(crate) fn new(sizes: RoomSizes) -> Self {
         Rooms {
             sizes,
             ..Rooms::default()
@@ -225,6 +230,11 @@ impl Rooms {
         let is_long_list = render.len() > self.short_list();
         let reads = render.reads();
         !is_long_list && (reads <= TINY_TEXT || read.saturating_add(reads) <= SHORT_TEXT)
+    }
+
+    /// Whether the event loop does a computation itself.
+    pub(crate) fn is_small(&self, computation: &Computation) -> bool {
+        computation.bytes() <= u64::from(self.sizes.small_object)
     }
 
     /// Whether a call of a tenant queue may start now: a place is kept for its pass, or one is free and no other call
@@ -438,6 +448,7 @@ fn cost(waiter: &Waiter) -> Option<u64> {
     match waiter {
         Waiter::Call { call, .. } => match &**call {
             Call::Render(render) => Some(render.reads()),
+            Call::Compute(computation) => Some(computation.cost()),
             _ => None,
         },
         Waiter::Change(_) => None,
@@ -939,6 +950,31 @@ mod tests {
             // Only one of fifty was read as well as looked at.
             assert_eq!(cost_of(&Reply::Rendered(render.run())), Some(read));
         }
+    }
+
+    /// What a pass makes of an object with so many bytes in its spec.
+    fn computation(bytes: usize) -> Computation {
+        let object = serde_json::json!({"spec": "x".repeat(bytes)});
+        crate::reconcile::fixture_computation(crate::object::Object::new(object))
+    }
+
+    #[test]
+    fn a_computation_takes_a_thread_if_its_object_is_not_small_and_counts_more_than_text_that_is_read() {
+        let rooms = Rooms::new(RoomSizes::default());
+        assert!(rooms.is_small(&computation(8_000)));
+        let large = computation(100_000);
+        assert!(!rooms.is_small(&large));
+        let cost = large.cost();
+        assert!(cost >= 10 * large.bytes(), "{cost}");
+        let waiter = Waiter::Call {
+            target: Target::Nobody,
+            call: Box::new(Call::Compute(Box::new(large.clone()))),
+            longest: Duration::from_millis(1),
+        };
+        assert_eq!(super::cost(&waiter), Some(cost));
+        assert_eq!(cost_of(&Reply::Computed(large.run())), Some(cost));
+        let room = room_of(&Call::Compute(Box::new(large)), "machines");
+        assert_eq!(room, Some(Room::Threads));
     }
 
     #[test]

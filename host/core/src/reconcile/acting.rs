@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::computation::{ComputedResult, not_computed};
 use super::frame::primary_scope;
 use super::own::Before;
 use super::pending::Pending;
@@ -23,6 +24,7 @@ use crate::call::{Call, CloudRequest, Commit, Found, Mint, PendingEntry, Prepare
 use crate::catalogue::BEGINS_WITHIN;
 use crate::contract::{Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request};
 use crate::controller::Guard;
+use crate::controller::cache::Change;
 use crate::grants;
 use crate::object::Object;
 use crate::record::{Discard, Outcome, WritePurpose};
@@ -48,6 +50,8 @@ struct ActSlot {
     entry: Option<String>,
     /// For an act on another object: the object as it was when the act was sent.
     before: Before,
+    /// For an act on another object: the object as the act left it, while a thread finds out what the act changed.
+    left: Option<Object>,
     answer: Option<Answer>,
 }
 
@@ -65,6 +69,8 @@ enum ActStep {
     WriteAhead(Gate),
     /// The acts are performed, one after another.
     Performing(usize, Gate),
+    /// A thread finds out what an act on a large object changed by itself.
+    Comparing(usize),
 }
 
 impl ActSlot {
@@ -81,6 +87,7 @@ impl Acting {
             prepared: None,
             entry: None,
             before: Before::default(),
+            left: None,
             answer: None,
         };
         Acting {
@@ -124,8 +131,13 @@ impl Acting {
                 self.on_performed(index, answer, context)
             }
             (ActStep::Performing(index, Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
-                let answer = found.map(|left| other_written(&self.acts[index], left.first(), context));
-                self.on_performed(index, answer, context)
+                self.on_other_written(index, found, context)
+            }
+            (ActStep::Comparing(index), PhaseEvent::Reply(_, Reply::Computed(computed))) => {
+                self.on_compared(index, computed.result, context)
+            }
+            (ActStep::Comparing(index), PhaseEvent::Cut(_)) => {
+                self.on_compared(index, ComputedResult::Failed(not_computed()), context)
             }
             (ActStep::Performing(index, Gate::Sent), PhaseEvent::Cut(_)) => {
                 self.on_performed(index, Err(cut()), context)
@@ -481,10 +493,46 @@ impl Acting {
 
     /// Records the acts so far when the pass ends early, including an act that may have been performed.
     pub(super) fn leave(mut self, frame: &Frame, work: &mut Work) {
-        if let ActStep::Performing(index, Gate::Sent) = self.now {
-            self.acts[index].answer.get_or_insert_with(|| Err(cut()));
+        match self.now {
+            ActStep::Performing(index, Gate::Sent) => {
+                self.acts[index].answer.get_or_insert_with(|| Err(cut()));
+            }
+            ActStep::Comparing(index) => {
+                let answer = answer_of(&self.acts[index]);
+                self.acts[index].answer = Some(Ok(answer));
+            }
+            _ => {}
         }
         self.journaled(frame).leave(frame, work);
+    }
+
+    /// Handles the answer of an act on another object: first finds out what the act changed by itself.
+    fn on_other_written(mut self, index: usize, found: Found, context: &mut Context<'_>) -> Flow {
+        let left = match found {
+            Ok(left) => left.into_iter().next(),
+            Err(failure) => return self.on_performed(index, Err(failure), context),
+        };
+        let slot = &mut self.acts[index];
+        let own = context.own_changes(&slot.act, &slot.before, left.as_ref());
+        slot.left = left;
+        match context.compute(index, own) {
+            Some(result) => self.on_compared(index, result, context),
+            None => self.wait(ActStep::Comparing(index)),
+        }
+    }
+
+    /// Enters what an act left, and what of it is its own.
+    fn on_compared(self, index: usize, result: ComputedResult, context: &mut Context<'_>) -> Flow {
+        let own = match result {
+            ComputedResult::Own(own) => own,
+            // All that the act changed counts as news then.
+            ComputedResult::Failed(_) => Vec::new(),
+            other => return Flow::Bug(format!("Acting got {other:?}")),
+        };
+        let slot = &self.acts[index];
+        other_written(slot, own, context);
+        let answer = answer_of(slot);
+        self.on_performed(index, Ok(answer), context)
     }
 
     /// Stores the answer of an act. The outcome of a create is known if the answer is a success, or a failure
@@ -614,12 +662,9 @@ fn call_of(
     }
 }
 
-/// Enters the result of an act into the cache, which enqueues other keys but not this one. The policy gets uid,
-/// version and generation, but never content.
-fn other_written(slot: &ActSlot, left: Option<&Object>, context: &mut Context<'_>) -> Value {
-    let ActSlot { act, before, .. } = slot;
-    let own = context.own_changes(act, before, left);
-    match (act, left) {
+/// Enters the result of an act into the cache, which enqueues other keys but not this one.
+fn other_written(slot: &ActSlot, own: Vec<Change>, context: &mut Context<'_>) {
+    match (&slot.act, &slot.left) {
         (_, Some(object)) => context.command(Command::Wrote {
             object: object.clone(),
             own,
@@ -630,14 +675,18 @@ fn other_written(slot: &ActSlot, left: Option<&Object>, context: &mut Context<'_
         }
         _ => {}
     }
+}
+
+/// The answer of an act on another object. The policy gets uid, version and generation, but never content.
+fn answer_of(slot: &ActSlot) -> Value {
     // The answer for a removed object names the uid that the act named.
-    let named = match act {
+    let named = match &slot.act {
         Act::Delete(ObjectDelete { precondition, .. }) | Act::Evict(Eviction { precondition, .. }) => {
             json!(precondition.uid)
         }
         _ => Value::Null,
     };
-    let at = |path: &str| left.and_then(|object| object.at(path));
+    let at = |path: &str| slot.left.as_ref().and_then(|object| object.at(path));
     let uid = at("metadata.uid").unwrap_or(named);
     json!({"uid": uid, "resourceVersion": at("metadata.resourceVersion"), "generation": at("metadata.generation")})
 }

@@ -11,7 +11,7 @@ use crate::binding::{
     Binding, BindingSpec, CloudRef, Governs, Grant, KindGrant, Limits, LoadedPolicy, Policies, PolicyId,
     Tenant,
 };
-use crate::call::{Call, LeaseRead, Prepared, Reply, Scope, Site, Write};
+use crate::call::{Call, Computation, LeaseRead, Prepared, Reply, Scope, Site, Write};
 use crate::catalogue::{Catalogue, Operation, OperationEffect};
 use crate::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Failure, Kind, Manifest, Next, ObjectQuery,
@@ -22,7 +22,7 @@ use crate::controller::cache::Cache;
 use crate::controller::journals::Journals;
 use crate::controller::lease::Lease;
 use crate::controller::locks::Locks;
-use crate::controller::rooms::{Reservation, Room, Rooms, Waiter};
+use crate::controller::rooms::{Reservation, Room, RoomSizes, Rooms, Waiter};
 use crate::controller::watches::Watches;
 use crate::fault::Stepped;
 use crate::key::{Key, PassId};
@@ -89,7 +89,12 @@ impl Fixture {
             lease: held(),
             locks: Locks::default(),
             now: at(0),
-            rooms: Rooms::default(),
+            // A thread computes what the pass makes of objects, however small they are. The tests of the controller
+            // let the event loop do it.
+            rooms: Rooms::new(RoomSizes {
+                small_object: 0,
+                ..RoomSizes::default()
+            }),
             watches: Watches::default(),
             journals: Journals::default(),
             cutting: false,
@@ -146,15 +151,10 @@ impl Fixture {
         (returned, context.commands)
     }
 
-    /// Enters a phase, and all phases that it enters. Returns only the commands of the last one.
+    /// Enters a phase, and all phases that it enters. Returns all commands.
     pub(super) fn enter(&mut self, phase: Phase) -> (Flow, Vec<Command>) {
-        let (mut flow, mut commands) = self.on(phase, PhaseEvent::Entered);
-        while let Flow::Enter(phase) = flow {
-            let (next, more) = self.on(phase, PhaseEvent::Entered);
-            flow = next;
-            commands.extend(more);
-        }
-        (flow, commands)
+        let (flow, commands) = self.on(phase, PhaseEvent::Entered);
+        self.settle(flow, commands)
     }
 
     /// Hands an event to a waiting phase, and goes on until a phase waits again or the pass ends.
@@ -162,14 +162,29 @@ impl Fixture {
         let Flow::Wait(phase) = flow else {
             panic!("nothing waits: {flow:?}")
         };
-        let (flow, mut commands) = self.on(phase, event);
-        match flow {
-            Flow::Enter(phase) => {
-                let (flow, more) = self.enter(phase);
-                commands.extend(more);
-                (flow, commands)
-            }
-            flow => (flow, commands),
+        let (flow, commands) = self.on(phase, event);
+        self.settle(flow, commands)
+    }
+
+    /// Enters phases, and answers what they compute, until a phase waits for something else.
+    fn settle(&mut self, mut flow: Flow, mut commands: Vec<Command>) -> (Flow, Vec<Command>) {
+        let computes = |command: &Command| {
+            let Command::Call { call, .. } = command else {
+                return false;
+            };
+            matches!(call, Call::Compute(_))
+        };
+        loop {
+            let computation = commands.iter().position(computes);
+            let (phase, event) = match (flow, computation) {
+                (Flow::Enter(phase), None) => (phase, PhaseEvent::Entered),
+                (Flow::Wait(phase), Some(index)) => (phase, computed(commands.remove(index))),
+                (flow, None) => return (flow, commands),
+                (flow, Some(_)) => panic!("it computes and does not wait: {flow:?}"),
+            };
+            let (next, more) = self.on(phase, event);
+            flow = next;
+            commands.extend(more);
         }
     }
 
@@ -209,6 +224,30 @@ impl Fixture {
         let mut binding = (*self.frame.binding).clone();
         change(&mut binding);
         self.frame.binding = Arc::new(binding);
+    }
+}
+
+/// A check of a small patch of this object.
+pub(crate) fn computation(snapshot: Object) -> Computation {
+    let check = super::checking::Check {
+        binding: Arc::new(binding(&[Role::Lifecycle])),
+        role: Role::Lifecycle,
+        snapshot: Some(snapshot),
+        patch: conclusion(json!({"status": {"phase": "x"}})).patch,
+        judged: None,
+    };
+    check.into()
+}
+
+/// The reply of a thread that computes.
+pub(super) fn computed(command: Command) -> PhaseEvent {
+    match command {
+        Command::Call {
+            slot,
+            call: Call::Compute(computation),
+            ..
+        } => PhaseEvent::Reply(slot, Reply::Computed(computation.run())),
+        command => panic!("{command:?}"),
     }
 }
 

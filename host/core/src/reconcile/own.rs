@@ -17,11 +17,48 @@ use crate::merge;
 use crate::object::Object;
 
 /// The object of an act, as the watches showed it when the act was sent.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Before {
     /// `None` if the act is not about another object.
     object: Option<ObjectRef>,
     shown: BTreeMap<Scope, Object>,
+}
+
+/// An act on another object whose own changes are to be found.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Own {
+    act: Act,
+    before: Before,
+    /// The object after the act; `None` if it is gone.
+    left: Option<Object>,
+    /// The scopes of the answers that the pass used and that may show the object.
+    scopes: BTreeSet<Scope>,
+}
+
+impl Own {
+    /// The bytes of text that are read. Most acts name a version, or are on what the pass looks at through no scope.
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = |object: &Object| object.json().len() as u64;
+        let of_left = self.left.as_ref().map_or(0, bytes);
+        let trims = |scope: &&Scope| !scope.fields.is_empty();
+        let trimmed = self.scopes.iter().filter(trims).count() as u64;
+        let patched: u64 = match is_of_one_version(&self.act) {
+            true => 0,
+            false => self.before.shown.values().map(bytes).sum(),
+        };
+        patched.saturating_add(of_left.saturating_mul(trimmed))
+    }
+
+    pub(super) fn run(&self) -> Vec<Change> {
+        let Some(object) = &self.before.object else {
+            return Vec::new();
+        };
+        changes(object, self.scopes.iter(), |scope| {
+            let before = self.before.shown.get(scope);
+            let after = outcome(&self.act, before, self.left.as_ref());
+            [before.cloned(), after.map(|after| scope.trimmed(&after))]
+        })
+    }
 }
 
 impl Context<'_> {
@@ -39,38 +76,24 @@ impl Context<'_> {
         }
     }
 
-    /// What an act on another object changed by itself. `left` is the object after the act; `None` if it is gone.
-    pub(super) fn own_changes(&self, act: &Act, before: &Before, left: Option<&Object>) -> Vec<Change> {
-        let Some(object) = &before.object else {
-            return Vec::new();
-        };
-        self.changes(object, |scope| {
-            let before = before.shown.get(scope);
-            let after = outcome(act, before, left);
-            [before.cloned(), after.map(|after| scope.trimmed(&after))]
-        })
+    /// What an act on another object changed by itself, to be found. `left` is the object after the act; `None` if it is
+    /// gone.
+    pub(super) fn own_changes(&self, act: &Act, before: &Before, left: Option<&Object>) -> Own {
+        let scopes = before.object.as_ref().map(|object| self.scopes_of(object));
+        Own {
+            act: act.clone(),
+            before: before.clone(),
+            left: left.cloned(),
+            scopes: scopes.into_iter().flatten().cloned().collect(),
+        }
     }
 
     /// What a write of the primary changed. The API server made it only on top of the version that the pass knew.
     pub(super) fn own_change(&self, before: Option<&Object>, after: &Object) -> Vec<Change> {
-        self.changes(&after.reference(), |scope| {
+        let object = after.reference();
+        changes(&object, self.scopes_of(&object).into_iter(), |scope| {
             [before, Some(after)].map(|object| object.map(|object| scope.trimmed(object)))
         })
-    }
-
-    /// The changes of an object, before and after, in the scopes of the answers that the pass used.
-    fn changes(&self, object: &ObjectRef, change: impl Fn(&Scope) -> [Option<Object>; 2]) -> Vec<Change> {
-        let place = ObjectKey::from(object);
-        let change = |scope: &Scope| {
-            let [before, after] = change(scope);
-            Change {
-                scope: scope.clone(),
-                place: place.clone(),
-                before,
-                after,
-            }
-        };
-        self.scopes_of(object).into_iter().map(change).collect()
     }
 
     /// The scopes of the answers that the pass used and that may show this object.
@@ -84,6 +107,34 @@ impl Context<'_> {
         scopes
             .filter(|scope| scope.kind == object.kind && scope.covers_place(&place))
             .collect()
+    }
+}
+
+/// The changes of an object, before and after, in these scopes.
+fn changes<'a>(
+    object: &ObjectRef,
+    scopes: impl Iterator<Item = &'a Scope>,
+    change: impl Fn(&Scope) -> [Option<Object>; 2],
+) -> Vec<Change> {
+    let place = ObjectKey::from(object);
+    let change = |scope: &Scope| {
+        let [before, after] = change(scope);
+        Change {
+            scope: scope.clone(),
+            place: place.clone(),
+            before,
+            after,
+        }
+    };
+    scopes.map(change).collect()
+}
+
+/// Whether what an act leaves is all its own, whatever it was before.
+fn is_of_one_version(act: &Act) -> bool {
+    match act {
+        Act::Patch(patch) => patch.precondition.resource_version.is_some(),
+        Act::Create(_) => true,
+        _ => false,
     }
 }
 
@@ -109,7 +160,7 @@ fn outcome(act: &Act, before: Option<&Object>, left: Option<&Object>) -> Option<
         (Act::Create(_), _, left) => left.cloned(),
         (_, None, _) | (_, _, None) => None,
         (_, Some(before), Some(left)) if before.version() == left.version() => Some(before.clone()),
-        (Act::Patch(patch), ..) if patch.precondition.resource_version.is_some() => left.cloned(),
+        (act, _, left) if is_of_one_version(act) => left.cloned(),
         (Act::Patch(patch), Some(before), Some(left)) => Some(patched(patch, before, left)),
         (_, Some(before), Some(left)) => {
             let paths = ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"];

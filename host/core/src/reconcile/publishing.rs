@@ -1,31 +1,30 @@
 //! Publishing: writes the conclusion in parts, and rebases it after a conflict if nobody else wrote the same values.
 
 mod conditions;
+mod draft;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use super::own::with_metadata;
+use super::computation::{ComputedResult, not_computed};
 use super::pending::Pending;
-use super::work::{Concluded, EntryHistory, Work, is_outdated};
+use super::work::{Concluded, Work, is_outdated};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
-use crate::call::{Call, Found, PendingEntry, Reply, Write};
+use crate::call::{Call, Found, Reply, Write};
 use crate::contract::{Code, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
 use crate::controller::Guard;
+use crate::controller::rooms::Room;
 use crate::grants::HOST_CONDITION;
-use crate::merge::{self, Edits, Part};
+use crate::merge::{Edits, Part};
 use crate::object::Object;
-use crate::projection;
 use crate::record::{Discard, Outcome, WritePurpose};
-use crate::time::{Unix, millis};
 use crate::tree::Tree;
 
+use conditions::HostCondition;
 pub(super) use conditions::has_conditions;
-use conditions::{HostCondition, set_host_conditions};
+pub(super) use draft::{Draft, Drafted};
+use draft::{Drops, Entries, Left, Stage};
 
 /// The most rebases of one publication. It limits the work on an object that changes faster than it can be written.
 const REBASES: u32 = 8;
@@ -39,15 +38,10 @@ const REASON: usize = 128;
 pub(crate) struct Publishing {
     what: Publication,
     now: PublishStep,
-    /// What the next write starts from, if it is known already.
-    draft: Option<Draft>,
-}
-
-/// The primary before and after a publication.
-#[derive(Debug)]
-struct Draft {
-    now: Arc<Value>,
-    desired: Value,
+    /// What is written next, if it is known already.
+    draft: Option<Drafted>,
+    /// The primary as it was known before it was read again.
+    known: Option<Object>,
 }
 
 /// The content of a publication.
@@ -62,17 +56,10 @@ struct Publication {
     pending: Drops,
 }
 
-/// The entries that a publication removes from `status.pending`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Drops {
-    /// A pass without a conclusion leaves all entries to the next pass.
-    None,
-    Resolved,
-    All,
-}
-
 #[derive(Clone, Copy, Debug)]
 enum PublishStep {
+    /// The writes are drafted, from this part on.
+    Drafting(Stage),
     Writing(Part, Gate),
     /// The pass reads the primary again, after a conflict or a write with an unknown effect.
     Rereading(Part),
@@ -120,11 +107,8 @@ impl Publishing {
             mut edits,
         } = concluded;
         let mut events = conclusion.events;
-        if let (Some(judged), Some(own)) = (judged, &mut edits) {
+        if let (Some(judged), Some(_)) = (judged, &edits) {
             events = [judged.conclusion.events, events].concat();
-            if let Some(first) = judged.edits {
-                *own = first.and(own);
-            }
         }
         let patch = edits.as_mut().map(Edits::patch_mut);
         events.truncate(frame.binding.spec.limits.events as usize);
@@ -185,6 +169,7 @@ impl Publishing {
             what,
             now,
             draft: None,
+            known: None,
         })
     }
 
@@ -206,6 +191,10 @@ impl Publishing {
                 self.on_reread(part, found, context)
             }
             (PublishStep::Rereading(_), PhaseEvent::Cut(_)) => self.end(Outcome::Failed(no_answer())),
+            (PublishStep::Drafting(stage), PhaseEvent::Reply(_, Reply::Computed(computed))) => {
+                self.on_drafted(stage, computed.result, context)
+            }
+            (PublishStep::Drafting(_), PhaseEvent::Cut(_)) => self.end(Outcome::Failed(not_computed())),
             (_, event) => Flow::unexpected(&Phase::Publishing(self), &event),
         }
     }
@@ -230,51 +219,92 @@ impl Publishing {
 
     /// Writes the next part that is not written yet. Ends the pass when all parts are written.
     fn write(mut self, part: Part, context: &mut Context<'_>) -> Flow {
-        let (Some(current), Some(_)) = (&context.work.current, &self.what.edits) else {
+        let (Some(current), Some(edits)) = (&context.work.current, &self.what.edits) else {
             return Flow::End(self.what.ended);
         };
-        if self.what.is_nothing(current) {
+        if self.what.is_nothing(edits, current) {
             return Flow::End(self.what.ended);
         }
+        let Some(draft) = &mut self.draft else {
+            return self.draft(Stage::Begun(part), context);
+        };
+        let Some(part) = draft.next(part) else {
+            return Flow::End(self.what.ended);
+        };
         let (object, precondition) = (current.reference(), context.precondition(current));
-        let draft = self.draft.take();
-        let Draft { now, desired } = draft.unwrap_or_else(|| self.what.draft(current, context));
-        let parts = [Part::Main, Part::Status, Part::Finalizer];
-        for part in parts.into_iter().filter(|later| *later >= part) {
-            if is_futile(part, &now, &desired, context.work) {
-                continue;
-            }
-            let Some(patch) = merge::change(part, &now, &desired) else {
-                continue;
-            };
+        let gate = match context.admit(Some(Room::Writes), CLUSTER_LONGEST) {
+            Ok(gate) => gate,
+            Err(outcome) => return Flow::Finish(Finished::plain(outcome)),
+        };
+        if gate == Gate::Sent
+            && let Some(patch) = draft.take(part)
+        {
             let write = Write::Patch {
                 object,
                 subresource: (part == Part::Status).then(|| "status".to_owned()),
                 precondition: Some(precondition),
                 patch,
             };
-            return match context.change(0, Call::Write(write), CLUSTER_LONGEST) {
-                Ok(gate) => {
-                    self.now = PublishStep::Writing(part, gate);
-                    Flow::Wait(Phase::Publishing(self))
-                }
-                Err(outcome) => Flow::Finish(Finished::plain(outcome)),
-            };
+            context.call(0, Call::Write(write), CLUSTER_LONGEST);
         }
-        Flow::End(self.what.ended)
+        self.now = PublishStep::Writing(part, gate);
+        Flow::Wait(Phase::Publishing(self))
     }
 
-    /// Handles the result of a write.
-    fn on_written(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
-        match context.primary_written(WritePurpose::Publish(part), found) {
-            Ok(()) => {
-                self.compare(part, context);
+    /// Drafts the writes, from the primary as the pass knows it now.
+    fn draft(mut self, stage: Stage, context: &mut Context<'_>) -> Flow {
+        let (Some(current), Some(edits)) = (&context.work.current, &self.what.edits) else {
+            return Flow::End(self.what.ended);
+        };
+        let (frame, work) = (context.frame, &*context.work);
+        let draft = Draft {
+            stage,
+            current: current.clone(),
+            known: self.known.clone(),
+            edits: edits.clone(),
+            entries: Entries::of(self.what.pending, frame, work),
+            conditions: has_conditions(&frame.binding).then(|| self.what.conditions.clone()),
+            futile: work.futile.clone(),
+            unix: context.view.now.unix,
+            rebases: context.is_guarded(Guard::RebaseOnlyWhatNobodyChanged),
+        };
+        match context.compute(0, draft) {
+            Some(result) => self.on_drafted(stage, result, context),
+            None => {
+                self.now = PublishStep::Drafting(stage);
+                Flow::Wait(Phase::Publishing(self))
+            }
+        }
+    }
+
+    fn on_drafted(mut self, stage: Stage, result: ComputedResult, context: &mut Context<'_>) -> Flow {
+        let mut drafted = match result {
+            ComputedResult::Drafted(drafted) => drafted,
+            ComputedResult::Failed(failure) => return self.end(Outcome::Failed(failure)),
+            other => return Flow::Bug(format!("Publishing got {other:?}")),
+        };
+        match stage {
+            Stage::Begun(part) => {
+                self.draft = Some(drafted);
+                self.write(part, context)
+            }
+            Stage::Written(part) => {
+                self.compare(part, drafted.left.take(), context);
+                self.draft = Some(drafted);
                 match part {
                     Part::Main => self.enter(Part::Status),
                     Part::Status => self.enter(Part::Finalizer),
                     Part::Finalizer => Flow::End(self.what.ended),
                 }
             }
+            Stage::Reread(part) => self.rebase(part, drafted, context),
+        }
+    }
+
+    /// Handles the result of a write.
+    fn on_written(self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
+        match context.primary_written(WritePurpose::Publish(part), found) {
+            Ok(()) => self.draft(Stage::Written(part), context),
             Err(failure) if failure.code == Code::NotFound => self.on_gone(part, context),
             Err(failure) if is_outdated(&failure) => self.read_again(part, context),
             Err(failure) => self.end(Outcome::Failed(failure)),
@@ -299,30 +329,22 @@ impl Publishing {
         Flow::Wait(Phase::Publishing(self))
     }
 
-    /// Compares the answer of the API server with the written object. Values that the API server did not keep are
-    /// reported on the binding, and exactly these values are not written again.
-    fn compare(&mut self, part: Part, context: &mut Context<'_>) {
-        let Some(answer) = &context.work.current else {
-            return;
-        };
-        let draft = self.what.draft(answer, context);
-        let Draft { now, desired } = &draft;
-        match merge::change(part, now, desired) {
+    /// Reports the values on the binding that the API server did not keep. Exactly these are not written again.
+    fn compare(&self, part: Part, left: Option<Left>, context: &mut Context<'_>) {
+        match left {
             Some(left) => {
-                for path in merge::not_kept(&left, now) {
+                for path in left.paths {
                     context.report(Report::NotKept(path));
                 }
-                context.work.futile.insert(part, projection::digest(&left));
+                context.work.futile.insert(part, left.digest);
             }
             None => {
                 context.work.futile.remove(&part);
             }
         }
-        self.draft = Some(draft);
     }
 
-    /// After a conflict, compares the edits with the present object. The publication is rebased, loses the edits
-    /// that conflict, or is discarded.
+    /// After a conflict, compares the edits with the present object.
     fn on_reread(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
         let fresh = match found.map(|mut found| found.pop()) {
             Ok(Some(fresh)) => fresh,
@@ -333,56 +355,43 @@ impl Publishing {
         if fresh.uid() != context.frame.uid() {
             return self.end(Outcome::Discarded(Discard::Replaced));
         }
-        let is_news = self.is_news(part, &fresh, context);
         // This object may be newer than the watch. A later pass must not see an older one.
         context.command(Command::Saw {
             objects: vec![fresh.clone()],
             answers: None,
         });
-        let before = context.work.current.replace(fresh.clone());
+        self.known = context.work.current.replace(fresh);
         context.work.behind = None;
         self.what.rebases += 1;
         if self.what.rebases > REBASES {
             let message = format!("the object changed {REBASES} times while it was published");
             return self.end(Outcome::Failed(Failure::new(Code::Aborted, message)));
         }
-        let conflicts = match &self.what.edits {
-            Some(edits) if context.is_guarded(Guard::RebaseOnlyWhatNobodyChanged) => {
-                edits.conflicts(&fresh.tree())
-            }
-            _ => Vec::new(),
-        };
+        self.draft(Stage::Reread(part), context)
+    }
+
+    /// The publication is rebased, loses the edits that conflict, or is discarded.
+    fn rebase(mut self, part: Part, drafted: Drafted, context: &mut Context<'_>) -> Flow {
+        let conflicts = &drafted.conflicts;
         if !conflicts.is_empty() {
             if !context.work.acted {
-                return self.end(Outcome::Discarded(Discard::Conflict(conflicts)));
+                return self.end(Outcome::Discarded(Discard::Conflict(drafted.conflicts)));
             }
             let edits = self.what.edits.take();
-            self.what.edits = edits.map(|edits| edits.without(&conflicts));
+            self.what.edits = edits.map(|edits| edits.without(conflicts));
             let message = format!(
                 "another writer changed {}: this pass did not overwrite that",
                 conflicts.join(", ")
             );
             self.what.ended.events.push(warning("EditDropped", message));
         }
-        let enqueues = is_news && context.is_guarded(Guard::UnseenChangesEnqueue);
+        let known = self.known.take();
+        let enqueues = drafted.is_news && context.is_guarded(Guard::UnseenChangesEnqueue);
         if enqueues && self.what.ended.unseen.is_none() {
-            self.what.ended.unseen = before;
+            self.what.ended.unseen = known;
         }
+        self.draft = Some(drafted);
         self.enter(part)
-    }
-
-    /// Whether the object contains changes beyond the failed write. That write may have been performed.
-    fn is_news(&self, part: Part, fresh: &Object, context: &Context<'_>) -> bool {
-        let Some(current) = &context.work.current else {
-            return true;
-        };
-        let Draft { now, desired } = self.what.draft(current, context);
-        let mut written = Arc::unwrap_or_clone(now);
-        if let Some(patch) = merge::change(part, &written, &desired) {
-            merge::apply(&patch, &mut written);
-        }
-        let written = with_metadata(written, fresh, &["generation"]);
-        fresh.version() != current.version() && !written.says_the_same(fresh)
     }
 
     /// Handles a missing object. After the removal of the last finalizer, that is success.
@@ -412,67 +421,12 @@ impl Publication {
     }
 
     /// Whether nothing is to be written, as after most passes. The object is not read for this.
-    fn is_nothing(&self, current: &Object) -> bool {
+    fn is_nothing(&self, edits: &Edits, current: &Object) -> bool {
         let conditions = || current.text_at("status.conditions");
-        self.edits.as_ref().is_none_or(Edits::is_empty)
+        edits.is_empty()
             && self.conditions.is_empty()
             && conditions().is_none_or(|all| !all.contains(HOST_CONDITION))
             && current.text_at("status.pending").is_none()
-    }
-
-    /// The present object, and the object after the publication.
-    fn draft(&self, current: &Object, context: &Context<'_>) -> Draft {
-        let Context { frame, work, .. } = context;
-        let seen = self.edits.as_ref().map(Edits::snapshot);
-        let now = match seen {
-            Some(seen) if frame.snapshot.as_ref() == Some(current) => seen.clone(),
-            _ => Arc::new(current.tree()),
-        };
-        let desired = self.desired(&now, frame, work, context.view.now.unix);
-        Draft { now, desired }
-    }
-
-    /// The object after the publication: the edits of the policies, the remaining entries, and the host's
-    /// conditions.
-    fn desired(&self, now: &Value, frame: &Frame, work: &Work, unix: Unix) -> Value {
-        let mut desired = Tree::new(match &self.edits {
-            Some(edits) => edits.onto(now),
-            None => now.clone(),
-        });
-        let pending = Pending::standing(projection::get(now, "status.pending").cloned());
-        // Entries that another writer removed stay removed.
-        if self.pending != Drops::None && pending.entries().next().is_some() {
-            let keep = |entry: &PendingEntry| {
-                let gone = self.pending == Drops::All || work.is_resolved(entry);
-                (!gone).then(|| with_time_waited(entry, frame, work))
-            };
-            match pending.left(keep, &[]) {
-                Value::Null => desired.remove(&["status", "pending"]),
-                left => desired.set(&["status", "pending"], left),
-            }
-        }
-        if has_conditions(&frame.binding) {
-            set_host_conditions(&mut desired, now, &self.conditions, unix);
-        }
-        desired.into_value()
-    }
-}
-
-/// An entry in doubt, with the time for which hosts have known of it. The time is rounded down to quarters of the
-/// time after which the create is visible: so it costs at most four writes, and saves the next host most of the wait.
-fn with_time_waited(entry: &PendingEntry, frame: &Frame, work: &Work) -> PendingEntry {
-    let operation = frame.binding.catalogue.operations.get(&entry.operation);
-    let quarter = operation.map_or(0, |operation| millis(operation.visible_within).div_ceil(4));
-    // The time is measured at the beginning of the pass, so that every part of the publication computes the same
-    // value.
-    let waited = |history: &EntryHistory| millis(history.waited(frame.started.boot));
-    let waited = work.histories.get(&entry.key).map_or(0, waited);
-    let quarters = waited.checked_div(quarter).unwrap_or(0).min(4);
-    PendingEntry {
-        waited: entry
-            .waited
-            .max(Duration::from_millis(quarters.saturating_mul(quarter))),
-        ..entry.clone()
     }
 }
 
@@ -488,17 +442,10 @@ fn warning(reason: &str, message: String) -> Event {
     }
 }
 
-/// Whether a part consists only of changes that the API server did not keep the last time.
-fn is_futile(part: Part, now: &Value, desired: &Value, work: &Work) -> bool {
-    work.futile.get(&part).is_some_and(|left| {
-        merge::change(part, now, desired).is_some_and(|change| projection::digest(&change) == *left)
-    })
-}
-
 /// The edits of a patch; `None` if the object is absent.
 fn edits(frame: &Frame, patch: Value) -> Option<Edits> {
     let snapshot = frame.snapshot.as_ref()?;
-    Some(Edits::of(snapshot, patch))
+    Some(Edits::of(snapshot, patch, 0))
 }
 
 /// Keeps the finalizer of the lifecycle policy while a create may have happened whose outcome is unknown. Returns

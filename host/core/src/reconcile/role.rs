@@ -2,17 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
 use super::frame::Frame;
-use super::work::{Concluded, Fate, Work};
+use super::work::{Fate, Work};
 use crate::binding::PolicyId;
 use crate::contract::{
-    ActInDoubt, Ask, Conclusion, Document, Entry, Failure, Json, Question, Request, Resolution, Role, Verdict,
+    ActInDoubt, Ask, Conclusion, Entry, Failure, Json, Question, Request, Resolution, Role, Verdict,
 };
 use crate::fault::{Fault, FaultKind};
-use crate::grants;
-use crate::merge::{self, Edits};
 use crate::object::Object;
 use crate::record::RoleRecord;
 
@@ -106,13 +102,13 @@ impl RoleRun {
         self.journal.push(Entry { request, answer });
     }
 
-    /// Checks a conclusion. An error is a fault of this role, before another role runs.
-    pub(super) fn checked(
+    /// Checks a conclusion, except its patch. An error is a fault of this role, before another role runs.
+    pub(super) fn check(
         &self,
         frame: &Frame,
         verdict: Option<&Verdict>,
-        conclusion: Conclusion,
-    ) -> Result<Concluded, Fault> {
+        conclusion: &Conclusion,
+    ) -> Result<(), Fault> {
         let broken = |message: String| Fault::new(FaultKind::BadOutput, message);
         if let Some(message) = self.unused_act(&conclusion.used) {
             return Err(Fault::new(FaultKind::JournalMismatch, message));
@@ -128,37 +124,7 @@ impl RoleRun {
             let message = format!("a note has {} bytes; the limit is {NOTE}", note.len());
             return Err(broken(message));
         }
-        let edits = self
-            .checked_edits(frame, conclusion.patch.as_ref())
-            .map_err(broken)?;
-        Ok(Concluded { conclusion, edits })
-    }
-
-    /// The edits of a patch; `None` if the object is absent.
-    fn checked_edits(&self, frame: &Frame, patch: Option<&Document>) -> Result<Option<Edits>, String> {
-        let tree = patch.map(|patch| patch.tree("the patch")).transpose();
-        let tree = tree.map_err(|failure| failure.message)?;
-        let values = tree.map_or(0, merge::values);
-        if values > merge::VALUES {
-            return Err(format!(
-                "the patch names {values} values; the limit is {}",
-                merge::VALUES
-            ));
-        }
-        if let Some(wrong) = tree.and_then(|tree| merge::misshapen(tree, true)) {
-            return Err(format!("the patch: {wrong}"));
-        }
-        let Some(snapshot) = &frame.snapshot else {
-            return match patch {
-                None => Ok(None),
-                Some(_) => Err("the policy patches an object that is absent".into()),
-            };
-        };
-        let edits = Edits::of(snapshot, tree.cloned().unwrap_or_else(|| json!({})));
-        match grants::check_writes(&frame.binding, self.role, &edits) {
-            Some(wrong) => Err(wrong),
-            None => Ok(Some(edits)),
-        }
+        Ok(())
     }
 
     /// Why a verdict, or a missing verdict, is wrong.

@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use super::acting::Acting;
 use super::asking::{Asking, is_of_cluster};
+use super::checking::Check;
+use super::computation::{ComputedResult, not_computed};
 use super::frame::{Dependency, Frame, Questions};
 use super::looking::{Remembered, remembered};
 use super::publishing::{Ended, Publishing};
 use super::resolving::Resolving;
 use super::role::RoleRun;
-use super::work::Work;
+use super::work::{Concluded, Work};
 use super::{Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::call::{Call, Reply};
-use crate::contract::{Ask, Conclusion, Pass, Question, Request, Requests, Role, Step, Verdict};
+use crate::contract::{Ask, Conclusion, Failure, Pass, Question, Request, Requests, Role, Step, Verdict};
 use crate::controller::Guard;
 use crate::fault::{Fault, FaultKind, Stepped};
 use crate::record::{Discard, Outcome};
@@ -22,14 +24,18 @@ use crate::record::{Discard, Outcome};
 #[derive(Debug)]
 pub(crate) struct Stepping {
     run: RoleRun,
+    /// What the policy concluded, while a thread checks the patch.
+    concluded: Option<Box<(Option<Verdict>, Conclusion)>>,
 }
 
 impl Stepping {
     /// Begins the steps of a role.
     pub(super) fn begin(role: Role) -> Phase {
-        Phase::Stepping(Stepping {
-            run: RoleRun::new(role),
-        })
+        Phase::Stepping(Stepping::of(RoleRun::new(role)))
+    }
+
+    fn of(run: RoleRun) -> Self {
+        Stepping { run, concluded: None }
     }
 
     /// Records the role when the pass ends during a step.
@@ -39,12 +45,12 @@ impl Stepping {
 
     /// The next step of a role, after its requests are answered.
     pub(super) fn again(run: RoleRun) -> Flow {
-        Flow::Enter(Phase::Stepping(Stepping { run }))
+        Flow::Enter(Phase::Stepping(Stepping::of(run)))
     }
 
     pub(super) fn on_event(mut self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
-        match event {
-            PhaseEvent::Entered => {
+        match (event, self.concluded.take()) {
+            (PhaseEvent::Entered, None) => {
                 if context.frame.binding.policy(self.run.role).is_none() {
                     return without_lifecycle(context);
                 }
@@ -56,8 +62,12 @@ impl Stepping {
                 }
                 self.call(context)
             }
-            PhaseEvent::Reply(_, Reply::Stepped(stepped)) => self.on_stepped(stepped, context),
-            PhaseEvent::Cut(_) => {
+            (PhaseEvent::Reply(_, Reply::Stepped(stepped)), None) => self.on_stepped(stepped, context),
+            (PhaseEvent::Reply(_, Reply::Computed(computed)), Some(concluded)) => {
+                self.on_computed(computed.result, *concluded, context)
+            }
+            (PhaseEvent::Cut(_), Some(_)) => self.fail(not_computed(), context),
+            (PhaseEvent::Cut(_), None) => {
                 let fault = Fault {
                     kind: FaultKind::WallTime,
                     message: "the step did not return".into(),
@@ -65,7 +75,7 @@ impl Stepping {
                 };
                 self.fault(fault, context)
             }
-            event => Flow::unexpected(&Phase::Stepping(self), &event),
+            (event, _) => Flow::unexpected(&Phase::Stepping(self), &event),
         }
     }
 
@@ -211,15 +221,54 @@ impl Stepping {
     }
 
     fn on_concluded(
-        self,
+        mut self,
         verdict: Option<Verdict>,
         conclusion: Conclusion,
         context: &mut Context<'_>,
     ) -> Flow {
-        let concluded = match self.run.checked(context.frame, verdict.as_ref(), conclusion) {
-            Ok(concluded) => concluded,
-            Err(fault) => return self.fault(fault, context),
+        let Frame {
+            binding, snapshot, ..
+        } = context.frame;
+        if let Err(fault) = self.run.check(context.frame, verdict.as_ref(), &conclusion) {
+            return self.fault(fault, context);
+        }
+        let judged = context.work.judged.as_ref();
+        let check = Check {
+            binding: binding.clone(),
+            role: self.run.role,
+            snapshot: snapshot.clone(),
+            patch: conclusion.patch.clone(),
+            judged: judged.and_then(|judged| judged.edits.clone()),
         };
+        match context.compute(0, check) {
+            Some(result) => self.on_computed(result, (verdict, conclusion), context),
+            None => {
+                self.concluded = Some(Box::new((verdict, conclusion)));
+                Flow::Wait(Phase::Stepping(self))
+            }
+        }
+    }
+
+    fn on_computed(
+        self,
+        result: ComputedResult,
+        (verdict, conclusion): (Option<Verdict>, Conclusion),
+        context: &mut Context<'_>,
+    ) -> Flow {
+        match result {
+            ComputedResult::Checked(Ok(edits)) => {
+                let concluded = Concluded { conclusion, edits };
+                self.on_checked(verdict, concluded, context)
+            }
+            ComputedResult::Checked(Err(wrong)) => {
+                self.fault(Fault::new(FaultKind::BadOutput, wrong), context)
+            }
+            ComputedResult::Failed(failure) => self.fail(failure, context),
+            other => Flow::Bug(format!("Stepping got {other:?}")),
+        }
+    }
+
+    fn on_checked(self, verdict: Option<Verdict>, concluded: Concluded, context: &mut Context<'_>) -> Flow {
         let conclusion = &concluded.conclusion;
         let role = self.run.role;
         let used: BTreeSet<&Question> = conclusion
@@ -256,6 +305,12 @@ impl Stepping {
         }
     }
 
+    /// Ends the pass, because this host could not check the patch.
+    fn fail(self, failure: Failure, context: &mut Context<'_>) -> Flow {
+        self.leave(context.frame, context.work);
+        Flow::End(Ended::plain(Outcome::Failed(failure)))
+    }
+
     /// Ends the role of a policy that broke its contract.
     fn fault(self, fault: Fault, context: &mut Context<'_>) -> Flow {
         let record = self.run.record(context.frame, None, None, Some(fault.clone()));
@@ -285,10 +340,11 @@ fn without_lifecycle(context: &mut Context<'_>) -> Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Next;
+    use crate::contract::{Code, Next};
     use crate::reconcile::Command;
     use crate::reconcile::fixture::{
-        Fixture, concluded, conclusion, config_map, get, machine, outcome, patches, pending, stepped, stop,
+        Fixture, computed, concluded, conclusion, config_map, failure, get, machine, outcome, patches,
+        pending, stepped, stop,
     };
     use serde_json::json;
 
@@ -340,6 +396,58 @@ mod tests {
             let (_, commands) = Fixture::new().concludes(json!({"status": status}));
             assert_eq!(fault(&commands), expected, "{count}");
         }
+    }
+
+    /// A pass whose large object a thread looks at, to check this patch.
+    fn checking(patch: serde_json::Value) -> (Fixture, Phase, Command) {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let Flow::Wait(phase) = flow else {
+            panic!("{flow:?}")
+        };
+        let (flow, mut commands) = fixture.on(phase, concluded(None, conclusion(patch)));
+        let Flow::Wait(phase) = flow else {
+            panic!("{flow:?}")
+        };
+        assert_eq!(commands.len(), 1, "{commands:?}");
+        (fixture, phase, commands.remove(0))
+    }
+
+    #[test]
+    fn the_patch_of_a_large_object_is_checked_by_a_thread() {
+        let (mut fixture, phase, command) = checking(json!({"status": {"phase": "x"}}));
+        let (_, commands) = fixture.go_on(Flow::Wait(phase), computed(command));
+        assert_eq!(patches(&commands)[0]["status"], json!({"phase": "x"}));
+        let (mut fixture, phase, command) = checking(json!({"spec": {"replicas": 1}}));
+        let (_, commands) = fixture.go_on(Flow::Wait(phase), computed(command));
+        assert_eq!(fault(&commands), Some(FaultKind::BadOutput));
+    }
+
+    #[test]
+    fn a_patch_that_the_host_could_not_check_is_a_failure_and_no_fault() {
+        let failed = crate::call::Computed::failed(failure(Code::Internal));
+        for (event, code) in [
+            (PhaseEvent::Reply(0, Reply::Computed(failed)), Code::Internal),
+            (PhaseEvent::Cut(0), Code::DeadlineExceeded),
+        ] {
+            let (mut fixture, phase, _) = checking(json!({"status": {"phase": "x"}}));
+            let (flow, commands) = fixture.go_on(Flow::Wait(phase), event);
+            assert!(matches!(outcome(&flow), Some(Outcome::Failed(failure)) if failure.code == code));
+            assert_eq!(fault(&commands), None);
+            assert_eq!(fixture.work.roles.len(), 1, "the steps are recorded");
+        }
+    }
+
+    #[test]
+    fn a_conclusion_without_a_patch_is_checked_at_once() {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let Flow::Wait(phase) = flow else {
+            panic!("{flow:?}")
+        };
+        let (flow, commands) = fixture.on(phase, concluded(None, conclusion(json!(null))));
+        assert!(matches!(flow, Flow::Enter(Phase::Publishing(_))), "{flow:?}");
+        assert!(commands.is_empty(), "{commands:?}");
     }
 
     #[test]
@@ -603,6 +711,10 @@ mod tests {
             PhaseEvent::Opened,
             PhaseEvent::Listed(0),
             crate::reconcile::fixture::answer(Ok(json!({}))),
+            PhaseEvent::Reply(
+                0,
+                Reply::Computed(crate::call::Computed::failed(failure(Code::Internal))),
+            ),
         ] {
             let mut fixture = Fixture::new();
             let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));

@@ -51,6 +51,7 @@ impl World<'_> {
                 Reply::Stepped(self.options.stepper.step(policy, pass, &limits))
             }
             Call::Render(render) => Reply::Rendered(render.run()),
+            Call::Compute(computation) => Reply::Computed(computation.run()),
             Call::Decide { policy, request, .. } => {
                 Reply::Decided(self.options.stepper.decide(policy, request, &limits))
             }

@@ -3,8 +3,8 @@ use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
 use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
-    FINALIZER, Fixture, answer, at, clone_of, config_map, entry, failure, found, machine, ms, operations,
-    outcome, patches, pending, prepared, ready, stepped, stop, versions,
+    FINALIZER, Fixture, answer, at, clone_of, computed, config_map, config_maps, entry, failure, found,
+    machine, ms, operations, outcome, patches, pending, prepared, ready, stepped, stop, versions,
 };
 use crate::reconcile::{Awaited, Work, primary_scopes};
 
@@ -657,6 +657,67 @@ fn an_act_on_another_object_answers_its_identity_and_never_its_content() {
         commands.iter().any(|c| matches!(c, Command::Gone { .. })),
         "{commands:?}"
     );
+}
+
+/// A pass that looks at the ConfigMap `site` and deletes it. A thread finds out what that changed.
+fn comparing() -> (Fixture, Phase, Command) {
+    let mut fixture = Fixture::new();
+    let scope = config_maps();
+    fixture.cache.open(&scope);
+    let site = |rest: Value| {
+        let mut site = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}, "metadata":
+            {"namespace": "default", "name": "site", "uid": "s", "resourceVersion": "5"}});
+        crate::merge::apply(&rest, &mut site);
+        site
+    };
+    let objects = vec![Object::new(site(json!({})))];
+    let version = objects[0].version();
+    fixture
+        .cache
+        .observe(&scope, crate::call::WatchEvent::Listed { objects, version });
+    let (flow, _) = fixture.requests(vec![config_map(false)]);
+    let (flow, _) = fixture.go_on(flow, stepped(pending(vec![delete("s")])));
+    let Flow::Wait(phase) = flow else {
+        panic!("{flow:?}")
+    };
+    let deleting = json!({"metadata": {"resourceVersion": "7", "deletionTimestamp": "t"}});
+    let (flow, mut commands) = fixture.on(phase, found(Ok(site(deleting))));
+    let Flow::Wait(phase) = flow else {
+        panic!("{flow:?}")
+    };
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    assert!(!phase.has_effect_in_flight(), "it is performed");
+    (fixture, phase, commands.remove(0))
+}
+
+#[test]
+fn what_an_act_on_a_large_object_changed_is_found_out_by_a_thread() {
+    let written = |commands: &[Command]| {
+        let written = commands.iter().find_map(|command| match command {
+            Command::Wrote { object, own } => Some((object.version().0, own.len())),
+            _ => None,
+        });
+        written.expect("it enters the cache")
+    };
+    let (mut fixture, phase, command) = comparing();
+    let (_, commands) = fixture.go_on(Flow::Wait(phase), computed(command));
+    assert_eq!(written(&commands), (7, 1));
+    assert!(answers(&commands)[1].is_ok());
+    let failed = |_| {
+        let failed = crate::call::Computed::failed(failure(Code::Internal));
+        PhaseEvent::Reply(0, Reply::Computed(failed))
+    };
+    for without in [failed, |_| PhaseEvent::Cut(0)] {
+        let (mut fixture, phase, command) = comparing();
+        let (_, commands) = fixture.go_on(Flow::Wait(phase), without(command));
+        assert_eq!(written(&commands), (7, 0), "all of it is news");
+        assert!(answers(&commands)[1].is_ok(), "it was performed");
+    }
+    let (mut fixture, phase, _) = comparing();
+    phase.interrupt(Outcome::LeaseLost, &fixture.frame, &mut fixture.work);
+    let journal = &fixture.work.roles[0].journal;
+    let told = journal[1].answer.as_deref();
+    assert_eq!(told, Ok(r#"{"generation":null,"resourceVersion":"7","uid":"s"}"#));
 }
 
 #[test]

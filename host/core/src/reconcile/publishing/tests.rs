@@ -1,12 +1,13 @@
 use super::*;
 use crate::contract::Resolution;
 use crate::contract::{Conclusion, RetryClass, Role};
+use crate::merge;
 use crate::reconcile::fixture::{
-    Fixture, at, concluded, conclusion, entry, failure, found, machine, ms, outcome, patches, pending,
-    stepped, versions,
+    Fixture, at, computed, concluded, conclusion, entry, failure, found, machine, ms, outcome, patches,
+    pending, stepped, versions,
 };
 use crate::reconcile::stepping::Stepping;
-use crate::reconcile::work::{Entry, Fate};
+use crate::reconcile::work::{Entry, EntryHistory, Fate};
 
 /// The reply with the object as another writer left it.
 fn stands(version: u64, rest: Value) -> PhaseEvent {
@@ -600,4 +601,67 @@ fn a_quarantine_is_said_although_somebody_else_writes_at_the_same_time() {
     let both = json!({"status": {"seen": "x", "conditions": said}});
     let (flow, _) = fixture.go_on(flow, stands(6, both));
     assert_eq!(outcome(&flow), Some(&Outcome::Faulted));
+}
+
+/// A publication of `status.phase` that a thread drafts, before its first write and after it.
+fn drafting() -> [(Fixture, Phase, Command); 2] {
+    let begin = |writes: bool| {
+        let mut fixture = Fixture::new();
+        let phase = Publishing::begin(Publication {
+            edits: edits(&fixture.frame, json!({"status": {"phase": "b"}})),
+            ..Publication::of_host(&fixture.frame, ("polity.dev/Quarantined", String::new()))
+        });
+        let (flow, mut commands) = match writes {
+            false => fixture.on(phase, PhaseEvent::Entered),
+            true => {
+                let (flow, _) = fixture.enter(phase);
+                let Flow::Wait(phase) = flow else {
+                    panic!("{flow:?}")
+                };
+                fixture.on(phase, stands(2, json!({"status": {"phase": "b"}})))
+            }
+        };
+        let Flow::Wait(phase) = flow else {
+            panic!("{flow:?}")
+        };
+        let command = commands.pop().expect("a computation");
+        assert!(!phase.has_effect_in_flight(), "nothing is under way");
+        (fixture, phase, command)
+    };
+    [begin(false), begin(true)]
+}
+
+#[test]
+fn the_writes_of_a_large_object_are_drafted_by_a_thread() {
+    let [(mut fixture, phase, command), written] = drafting();
+    let (_, commands) = fixture.go_on(Flow::Wait(phase), computed(command));
+    assert_eq!(patches(&commands)[0]["status"]["phase"], "b");
+    let (mut fixture, phase, command) = written;
+    let (flow, _) = fixture.go_on(Flow::Wait(phase), computed(command));
+    assert_eq!(outcome(&flow), Some(&Outcome::Published));
+    let failed = || {
+        let failed = crate::call::Computed::failed(failure(Code::Internal));
+        PhaseEvent::Reply(0, Reply::Computed(failed))
+    };
+    for (event, code) in [
+        (failed(), Code::Internal),
+        (PhaseEvent::Cut(0), Code::DeadlineExceeded),
+    ] {
+        let [(mut fixture, phase, _), _] = drafting();
+        let (flow, _) = fixture.go_on(Flow::Wait(phase), event);
+        assert!(matches!(outcome(&flow), Some(Outcome::Failed(failure)) if failure.code == code));
+    }
+}
+
+#[test]
+fn a_draft_that_waits_for_room_is_written_as_it_is() {
+    let mut fixture = Fixture::new();
+    fixture.now = at(15_001);
+    let (flow, _) = fixture.concludes(json!({"status": {"phase": "b"}}));
+    let Flow::Wait(phase) = flow else {
+        panic!("{flow:?}")
+    };
+    fixture.now = at(0);
+    let (_, commands) = fixture.on(phase, PhaseEvent::Opened);
+    assert_eq!(patches(&commands).len(), 1, "{commands:?}");
 }

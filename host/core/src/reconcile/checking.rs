@@ -1,0 +1,63 @@
+//! Checks the patch of a conclusion.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use crate::binding::Binding;
+use crate::contract::{Document, Role};
+use crate::grants;
+use crate::merge::{self, Edits};
+use crate::object::Object;
+
+/// A patch of a conclusion to check.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Check {
+    pub(super) binding: Arc<Binding>,
+    pub(super) role: Role,
+    pub(super) snapshot: Option<Object>,
+    pub(super) patch: Option<Document>,
+    /// The edits of the identity policy, if this is the conclusion of the lifecycle policy.
+    pub(super) judged: Option<Edits>,
+}
+
+impl Check {
+    pub(super) fn bytes(&self) -> u64 {
+        let of_snapshot = || self.snapshot.as_ref().map_or(0, |object| object.json().len());
+        let patch = self.patch.as_ref();
+        patch.map_or(0, |patch| (patch.len() + of_snapshot()) as u64)
+    }
+
+    /// The edits of the conclusion, with those of the identity policy; `None` if the object is absent. An error says what
+    /// is wrong with the patch.
+    pub(super) fn run(&self) -> Result<Option<Edits>, String> {
+        let patch = self.patch.as_ref();
+        let tree = patch.map(|patch| patch.tree("the patch")).transpose();
+        let tree = tree.map_err(|failure| failure.message)?;
+        let values = tree.map_or(0, merge::values);
+        if values > merge::VALUES {
+            return Err(format!(
+                "the patch names {values} values; the limit is {}",
+                merge::VALUES
+            ));
+        }
+        if let Some(wrong) = tree.and_then(|tree| merge::misshapen(tree, true)) {
+            return Err(format!("the patch: {wrong}"));
+        }
+        let Some(snapshot) = &self.snapshot else {
+            return match patch {
+                None => Ok(None),
+                Some(_) => Err("the policy patches an object that is absent".into()),
+            };
+        };
+        let tree = tree.cloned().unwrap_or_else(|| json!({}));
+        let edits = Edits::of(snapshot, tree, patch.map_or(0, |patch| patch.len()));
+        match grants::check_writes(&self.binding, self.role, &edits) {
+            Some(wrong) => Err(wrong),
+            None => Ok(Some(match &self.judged {
+                Some(judged) => judged.clone().and(&edits),
+                None => edits,
+            })),
+        }
+    }
+}
