@@ -163,8 +163,12 @@ fn outcome(act: &Act, before: Option<&Object>, left: Option<&Object>) -> Option<
         (act, _, left) if is_of_one_version(act) => left.cloned(),
         (Act::Patch(patch), Some(before), Some(left)) => Some(patched(patch, before, left)),
         (_, Some(before), Some(left)) => {
-            let paths = ["deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
-            Some(with_metadata(before.tree(), left, &paths))
+            let ends = with_metadata(
+                before.tree(),
+                left,
+                &["deletionTimestamp", "deletionGracePeriodSeconds"],
+            );
+            Some(with_generation(ends, left, 1))
         }
     }
 }
@@ -180,16 +184,27 @@ fn patched(patch: &ObjectPatch, before: &Object, left: &Object) -> Object {
     if let Some(part) = part {
         merge::apply(&part, &mut tree);
     }
-    with_metadata(tree, left, &["generation"])
+    with_generation(tree, left, u64::from(patch.subresource.is_none()))
+}
+
+/// An object with the generation of another one, if that is at most so much higher: an API server counts the changes of a
+/// spec, and one write is one change. A generation that is higher still tells of changes by others.
+pub(super) fn with_generation(tree: Value, of: &Object, most: u64) -> Object {
+    let before = tree["metadata"]["generation"].as_u64().unwrap_or_default();
+    let is_own = of
+        .generation()
+        .is_none_or(|now| now <= before.saturating_add(most));
+    let names: &[&str] = if is_own { &["generation"] } else { &[] };
+    Object::new(with_metadata(tree, of, names))
 }
 
 /// An object with this metadata of another one: the API server sets it.
-pub(super) fn with_metadata(mut tree: Value, of: &Object, names: &[&str]) -> Object {
+fn with_metadata(mut tree: Value, of: &Object, names: &[&str]) -> Value {
     for name in names {
         let value = of.at(&format!("metadata.{name}")).unwrap_or_default();
         merge::apply(&json!({"metadata": {*name: value}}), &mut tree);
     }
-    Object::new(tree)
+    tree
 }
 
 #[cfg(test)]
@@ -233,6 +248,10 @@ mod tests {
             rest
         };
         let next = json!({"metadata": {"generation": 2}, "spec": {"a": 2}});
+        let of_generation = |generation: u64, mut rest: Value| {
+            merge::apply(&json!({"metadata": {"generation": generation}}), &mut rest);
+            rest
+        };
         for (act, left, own) in [
             (
                 patch(Some("status"), both.clone()),
@@ -244,7 +263,23 @@ mod tests {
                 both.clone(),
                 json!({}),
             ),
-            (patch(None, both.clone()), both.clone(), both),
+            (patch(None, both.clone()), both.clone(), both.clone()),
+            // Others changed the spec and changed it back.
+            (
+                patch(None, both.clone()),
+                of_generation(3, both.clone()),
+                both.clone(),
+            ),
+            (
+                patch(Some("status"), both.clone()),
+                of_generation(2, both.clone()),
+                json!({"status": {"b": 2}}),
+            ),
+            (
+                evict.clone(),
+                of_generation(3, ends.clone()),
+                of_generation(1, ends.clone()),
+            ),
             (patch(None, json!({"spec": {"a": 2}})), next.clone(), next),
             (evict.clone(), ends.clone(), ends.clone()),
             (evict, ends_and(json!({"status": {"b": 2}})), ends),

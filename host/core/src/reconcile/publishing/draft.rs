@@ -10,7 +10,7 @@ use crate::call::PendingEntry;
 use crate::merge::{self, EditPath, Edits, Part};
 use crate::object::Object;
 use crate::projection::{self, Digest};
-use crate::reconcile::own::with_metadata;
+use crate::reconcile::own::with_generation;
 use crate::reconcile::pending::Pending;
 use crate::reconcile::work::{Entry, EntryHistory};
 use crate::reconcile::{Frame, Work};
@@ -137,7 +137,9 @@ impl Draft {
         if let Some(patch) = merge::change(part, &now, &self.desired(&self.edits, &now)) {
             merge::apply(&patch, &mut written);
         }
-        let written = with_metadata(written, &self.current, &["generation"]);
+        // Only a write of the main part can have counted the generation up, by one. People may have changed the spec and
+        // changed it back meanwhile, and a policy that shows the generation has not seen theirs.
+        let written = with_generation(written, &self.current, u64::from(part == Part::Main));
         self.current.version() != known.version() && !written.says_the_same(&self.current)
     }
 

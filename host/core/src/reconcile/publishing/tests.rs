@@ -151,6 +151,31 @@ fn a_write_that_was_performed_although_nobody_answered_is_no_news() {
 }
 
 #[test]
+fn changes_of_others_that_undid_one_another_are_news_after_a_write_whose_effect_is_unknown() {
+    let status = json!({"status": {"phase": "b"}});
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    for (patch, generation, is_news) in [
+        (&status, 1, false),
+        (&status, 2, true),
+        // A write of the main part may count as a change of the spec.
+        (&labels, 1, false),
+        (&labels, 2, false),
+        (&labels, 3, true),
+    ] {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.concludes(patch.clone());
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Cut(0));
+        let mut written = patch.clone();
+        merge::apply(&json!({"metadata": {"generation": generation}}), &mut written);
+        let (flow, _) = fixture.go_on(flow, stands(4, written));
+        let Flow::End(ended) = flow else {
+            panic!("{flow:?}")
+        };
+        assert_eq!(ended.unseen.is_some(), is_news, "{patch} {generation}");
+    }
+}
+
+#[test]
 fn another_object_at_the_same_name_is_left_alone() {
     let (mut fixture, flow) = conflicting(true);
     let (flow, _) = fixture.go_on(flow, stands(5, json!({"metadata": {"uid": "another"}})));
