@@ -100,7 +100,7 @@ fn binding(greed: Option<&str>) -> Value {
     binding["spec"]["limits"] = json!({"burst": 1_000_000, "refill": 1, "shortestWait": 1});
     if matches!(
         greed,
-        Some("fill" | "lists" | "answers" | "parts" | "changes" | "writes" | "acts")
+        Some("fill" | "lists" | "answers" | "parts" | "changes" | "writes" | "acts" | "documents")
     ) {
         // Without a fault, which would slow it down.
         binding["spec"]["limits"]["stepFuel"] = json!(100_000_000);
@@ -196,7 +196,18 @@ fn main() {
         .expect("a runtime");
     let mut quiet = None;
     let greeds = [
-        "burn", "spikes", "steps", "fill", "lists", "answers", "parts", "writes", "acts", "changes", "loop",
+        "burn",
+        "spikes",
+        "steps",
+        "fill",
+        "lists",
+        "answers",
+        "parts",
+        "writes",
+        "acts",
+        "documents",
+        "changes",
+        "loop",
     ];
     // `cargo bench … -- lists` measures this greed alone.
     let named: Vec<String> = std::env::args().collect();

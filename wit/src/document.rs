@@ -16,7 +16,12 @@ use crate::{Code, Failure, Json};
 pub struct Document {
     text: Json,
     tree: Result<Arc<Value>, Arc<str>>,
+    /// The bytes that the text and the tree take together.
+    bytes: usize,
 }
+
+/// The bytes that a value of a tree takes beside its texts, in a list or, with its name, in an object.
+const VALUE: usize = 64;
 
 impl Document {
     /// The document's tree.
@@ -48,6 +53,21 @@ impl Document {
         }
     }
 
+    /// The document's tree, shared.
+    ///
+    /// # Errors
+    /// As [`Document::tree`].
+    pub fn shared_tree(&self, what: &str) -> Result<Arc<Value>, Failure> {
+        self.tree(what)?;
+        Ok(self.tree.clone().unwrap_or_default())
+    }
+
+    /// The bytes that the document takes: a host keeps its text and its tree. A list of short numbers takes some
+    /// thirty times as many as its text.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The text, shared.
     pub fn text(&self) -> &Json {
         &self.text
@@ -56,14 +76,24 @@ impl Document {
 
 impl From<Json> for Document {
     fn from(text: Json) -> Self {
-        let tree = serde_json::from_str(&text);
+        let tree: Result<Value, serde_json::Error> = serde_json::from_str(&text);
+        let of_tree = tree.as_ref().map_or(0, |tree| text.len() + values(tree) * VALUE);
         Document {
-            tree: tree
-                .map(Arc::new)
-                .map_err(|e: serde_json::Error| e.to_string().into()),
+            tree: tree.map(Arc::new).map_err(|e| e.to_string().into()),
+            bytes: text.len() + of_tree,
             text,
         }
     }
+}
+
+/// The number of values in a tree.
+fn values(tree: &Value) -> usize {
+    let within: usize = match tree {
+        Value::Array(items) => items.iter().map(values).sum(),
+        Value::Object(fields) => fields.values().map(values).sum(),
+        _ => 0,
+    };
+    1 + within
 }
 
 impl From<String> for Document {
@@ -128,6 +158,18 @@ impl<'de> Deserialize<'de> for Document {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_document_takes_the_bytes_of_its_text_twice_and_more_for_each_value() {
+        for (text, values) in [("{}", 1), ("[1,[2,{\"a\":null}]]", 6), ("\"a long text\"", 1)] {
+            let bytes = 2 * text.len() + values * VALUE;
+            assert_eq!(Document::from(text).bytes(), bytes, "{text}");
+        }
+        assert_eq!(Document::from("{").bytes(), 1, "there is no tree");
+        let document = Document::from("[1]");
+        assert_eq!(*document.shared_tree("x").expect("JSON"), json!([1]));
+        assert!(Document::from("{").shared_tree("x").is_err());
+    }
 
     #[test]
     fn an_escaped_name_is_the_name_in_the_tree_and_another_text() {

@@ -412,16 +412,16 @@ impl Act {
         }
     }
 
-    /// The bytes of its texts, which count in the journal.
+    /// The bytes of its texts and documents, which count in the journal.
     pub fn bytes(&self) -> u64 {
         let bytes = match self {
-            Act::Cloud(act) => act.operation.len() + act.arguments.len() + bytes_of(&act.intent),
-            Act::Create(act) => bytes_of(&act.cluster) + act.object.len(),
-            Act::Patch(act) => act.object.bytes() + act.patch.len() + bytes_of(&act.subresource),
+            Act::Cloud(act) => act.operation.len() + act.arguments.bytes() + bytes_of(&act.intent),
+            Act::Create(act) => bytes_of(&act.cluster) + act.object.bytes(),
+            Act::Patch(act) => act.object.bytes() + act.patch.bytes() + bytes_of(&act.subresource),
             Act::Delete(act) => act.object.bytes() + bytes_of(&act.propagation_policy),
             Act::Evict(act) => act.object.bytes(),
             Act::Mint(act) => bytes_of(&act.cluster) + act.kind.len(),
-            Act::Revoke(token) => token.len(),
+            Act::Revoke(token) => token.bytes(),
         };
         (bytes + size_of::<Request>()) as u64
     }
@@ -494,7 +494,7 @@ impl Request {
         }
     }
 
-    /// The bytes of its texts, which count in the journal.
+    /// The bytes of its texts and documents, which count in the journal.
     pub fn bytes(&self) -> u64 {
         match self {
             Request::Ask(ask) => ask.bytes(),
@@ -504,7 +504,7 @@ impl Request {
 }
 
 impl Ask {
-    /// The bytes of its texts, which count in the journal.
+    /// The bytes of its texts and documents, which count in the journal.
     pub fn bytes(&self) -> u64 {
         let texts = |texts: &[String]| -> usize {
             let each = texts.iter().map(|text| text.len() + size_of::<String>());
@@ -521,9 +521,9 @@ impl Ask {
                 kind + place + selectors + texts(&query.projection)
             }
             Question::Secret(secret) => secret.bytes(),
-            Question::Cloud(call) => call.operation.len() + call.arguments.len(),
+            Question::Cloud(call) => call.operation.len() + call.arguments.bytes(),
             Question::Lock(name) => name.len(),
-            Question::Credential(plan) => plan.len(),
+            Question::Credential(plan) => plan.bytes(),
             Question::Reachable(cluster) => bytes_of(cluster),
         };
         (bytes + size_of::<Request>()) as u64

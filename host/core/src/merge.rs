@@ -73,10 +73,10 @@ impl Edits {
     }
 
     /// Takes a merge patch for this object. The patch has so many bytes as text.
-    pub fn of(object: &Object, patch: Value, bytes: usize) -> Self {
+    pub fn of(object: &Object, patch: Arc<Value>, bytes: usize) -> Self {
         Edits {
             snapshot: Snapshot::Object(object.clone(), OnceLock::new()),
-            patch: Arc::new(patch),
+            patch,
             bytes: bytes as u64,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use polity_sdk::contract::{Act, ObjectPatch, ObjectRef, Precondition};
 use polity_sdk::prelude::*;
 use polity_sdk::{cluster, join};
 
@@ -29,6 +30,8 @@ pub enum Greed {
     Writes,
     /// Asks for a large object, and changes it.
     Acts,
+    /// Acts with a document that takes far more memory than its text has bytes.
+    Documents,
     /// Asks for two hundred lists that nobody else asks for, and changes the one object that is in all of them.
     Changes,
 }
@@ -102,6 +105,9 @@ impl Greed {
                     let _ = cx.act(cluster::patch(&map, change).any_version()).await;
                 }
             }
+            Greed::Documents => {
+                let _ = cx.act(numbers(100_000)).await;
+            }
             Greed::Changes => {
                 let name = &cx.object().metadata().name;
                 let ask = |n| cluster::objects::<ConfigMap>().labels(&format!("a,a!={name}-{n}"));
@@ -117,6 +123,27 @@ impl Greed {
             }
         }
     }
+}
+
+/// A patch with a list of so many numbers, of an object that no binding grants.
+fn numbers(count: usize) -> Act {
+    Act::Patch(ObjectPatch {
+        object: ObjectRef {
+            cluster: None,
+            kind: polity_sdk::contract::Kind {
+                api_version: "v1".into(),
+                kind: "Node".into(),
+            },
+            namespace: None,
+            name: "node".into(),
+        },
+        precondition: Precondition {
+            uid: "uid".into(),
+            resource_version: None,
+        },
+        subresource: None,
+        patch: format!(r#"{{"data":[0{}]}}"#, ",0".repeat(count)),
+    })
 }
 
 fn burn(rounds: u64) {

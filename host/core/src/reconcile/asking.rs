@@ -146,7 +146,7 @@ impl Asking {
             event => return Flow::unexpected(&Phase::Asking(self), &event),
         }
         let waits = self.look_on(context);
-        let bytes = self.run.bytes().saturating_add(self.bytes);
+        let bytes = context.held_with(&self.run).saturating_add(self.bytes);
         context.command(Command::Hold { bytes, waits });
         match self.tally.answered == self.asks.len() {
             true => self.finish(),

@@ -32,16 +32,16 @@ impl Check {
     /// is wrong with the patch.
     pub(super) fn run(&self) -> Result<Option<Edits>, String> {
         let patch = self.patch.as_ref();
-        let tree = patch.map(|patch| patch.tree("the patch")).transpose();
+        let tree = patch.map(|patch| patch.shared_tree("the patch")).transpose();
         let tree = tree.map_err(|failure| failure.message)?;
-        let values = tree.map_or(0, merge::values);
+        let values = tree.as_deref().map_or(0, merge::values);
         if values > merge::VALUES {
             return Err(format!(
                 "the patch names {values} values; the limit is {}",
                 merge::VALUES
             ));
         }
-        if let Some(wrong) = tree.and_then(|tree| merge::misshapen(tree, true)) {
+        if let Some(wrong) = tree.as_deref().and_then(|tree| merge::misshapen(tree, true)) {
             return Err(format!("the patch: {wrong}"));
         }
         let Some(snapshot) = &self.snapshot else {
@@ -50,7 +50,7 @@ impl Check {
                 Some(_) => Err("the policy patches an object that is absent".into()),
             };
         };
-        let tree = tree.cloned().unwrap_or_else(|| json!({}));
+        let tree = tree.unwrap_or_else(|| Arc::new(json!({})));
         let edits = Edits::of(snapshot, tree, patch.map_or(0, |patch| patch.len()));
         match grants::check_writes(&self.binding, self.role, &edits) {
             Some(wrong) => Err(wrong),

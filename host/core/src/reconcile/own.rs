@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use crate::call::Scope;
-use crate::contract::{Act, ObjectPatch, ObjectRef};
+use crate::contract::{Act, Kind, ObjectPatch, ObjectRef};
 use crate::controller::cache::Change;
 use crate::key::ObjectKey;
 use crate::merge;
@@ -144,7 +144,17 @@ fn object_of(act: &Act) -> Option<ObjectRef> {
         Act::Create(act) => {
             // The checks have refused what is no object.
             let content = act.object.object("create").ok()?;
-            Some(Object::new(content.clone()).reference())
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let metadata = &content["metadata"];
+            Some(ObjectRef {
+                cluster: None,
+                kind: Kind {
+                    api_version: text(&content["apiVersion"]),
+                    kind: text(&content["kind"]),
+                },
+                namespace: metadata["namespace"].as_str().map(str::to_owned),
+                name: text(&metadata["name"]),
+            })
         }
         Act::Patch(act) => Some(act.object.clone()),
         Act::Delete(act) => Some(act.object.clone()),

@@ -5,6 +5,8 @@ mod draft;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::computation::{ComputedResult, not_computed};
@@ -445,7 +447,7 @@ fn warning(reason: &str, message: String) -> Event {
 /// The edits of a patch; `None` if the object is absent.
 fn edits(frame: &Frame, patch: Value) -> Option<Edits> {
     let snapshot = frame.snapshot.as_ref()?;
-    Some(Edits::of(snapshot, patch, 0))
+    Some(Edits::of(snapshot, Arc::new(patch), 0))
 }
 
 /// Keeps the finalizer of the lifecycle policy while a create may have happened whose outcome is unknown. Returns

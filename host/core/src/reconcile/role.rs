@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::Context;
 use super::frame::Frame;
 use super::work::{Fate, Work};
 use crate::binding::PolicyId;
@@ -191,6 +192,13 @@ impl RoleRun {
             conclusion,
             fault,
         }
+    }
+}
+
+impl Context<'_> {
+    /// The bytes that the journals of the pass hold: those of the roles that have ended, and this one.
+    pub(super) fn held_with(&self, run: &RoleRun) -> u64 {
+        self.work.held.saturating_add(run.bytes())
     }
 }
 

@@ -13,7 +13,7 @@ use super::publishing::{Ended, Publishing};
 use super::resolving::Resolving;
 use super::role::RoleRun;
 use super::work::{Concluded, Work};
-use super::{Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
+use super::{Command, Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::call::{Call, Reply};
 use crate::contract::{Ask, Conclusion, Failure, Pass, Question, Request, Requests, Role, Step, Verdict};
 use crate::controller::Guard;
@@ -26,6 +26,8 @@ pub(crate) struct Stepping {
     run: RoleRun,
     /// What the policy concluded, while a thread checks the patch.
     concluded: Option<Box<(Option<Verdict>, Conclusion)>>,
+    /// Whether the step waits until the passes of the tenant queue, or all, hold less.
+    waits: bool,
 }
 
 impl Stepping {
@@ -35,7 +37,11 @@ impl Stepping {
     }
 
     fn of(run: RoleRun) -> Self {
-        Stepping { run, concluded: None }
+        Stepping {
+            run,
+            concluded: None,
+            waits: false,
+        }
     }
 
     /// Records the role when the pass ends during a step.
@@ -50,18 +56,8 @@ impl Stepping {
 
     pub(super) fn on_event(mut self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
         match (event, self.concluded.take()) {
-            (PhaseEvent::Entered, None) => {
-                if context.frame.binding.policy(self.run.role).is_none() {
-                    return without_lifecycle(context);
-                }
-                if self.run.prefetched.is_none() {
-                    let long = self.prefetch(context);
-                    if !long.is_empty() {
-                        return Flow::Enter(Phase::Asking(Asking::new(self.run, long)));
-                    }
-                }
-                self.call(context)
-            }
+            (PhaseEvent::Entered, None) => self.begin_step(context),
+            (PhaseEvent::Opened, None) if self.waits => self.begin_step(context),
             (PhaseEvent::Reply(_, Reply::Stepped(stepped)), None) => self.on_stepped(stepped, context),
             (PhaseEvent::Reply(_, Reply::Computed(computed)), Some(concluded)) => {
                 self.on_computed(computed.result, *concluded, context)
@@ -77,6 +73,36 @@ impl Stepping {
             }
             (event, _) => Flow::unexpected(&Phase::Stepping(self), &event),
         }
+    }
+
+    /// Calls the policy, with the answers that the last pass used if this is the first step. What a step returns may take
+    /// much memory, so the step waits while the passes hold too much.
+    fn begin_step(mut self, context: &mut Context<'_>) -> Flow {
+        if context.frame.binding.policy(self.run.role).is_none() {
+            return without_lifecycle(context);
+        }
+        let (bytes, waited) = (context.held_with(&self.run), self.waits);
+        self.waits = !context.may_hold_more();
+        if self.waits || waited || bytes > 0 {
+            let waits = self.waits;
+            context.command(Command::Hold { bytes, waits });
+        }
+        if self.waits {
+            return Flow::Wait(Phase::Stepping(self));
+        }
+        if self.run.prefetched.is_none() {
+            let long = self.prefetch(context);
+            if !long.is_empty() {
+                return Flow::Enter(Phase::Asking(Asking::new(self.run, long)));
+            }
+        }
+        self.call(context)
+    }
+
+    /// Stores that the pass holds a document beside its journal.
+    fn holds(&self, more: u64, context: &mut Context<'_>) {
+        let bytes = context.held_with(&self.run).saturating_add(more);
+        context.command(Command::Hold { bytes, waits: false });
     }
 
     /// Enters the answers that the last pass used into the journal, where a watch has them, so that most passes take
@@ -185,6 +211,7 @@ impl Stepping {
         if let Err(fault) = self.acceptable(&requests, context) {
             return self.fault(fault, context);
         }
+        self.holds(requests.bytes(), context);
         Flow::Enter(match requests {
             Requests::Asks(asks) => Phase::Asking(Asking::new(self.run, asks)),
             Requests::Acts(acts) => Phase::Acting(Acting::new(self.run, acts)),
@@ -229,6 +256,10 @@ impl Stepping {
         let Frame {
             binding, snapshot, ..
         } = context.frame;
+        if let Some(patch) = &conclusion.patch {
+            // It is held once more, as the write that it becomes.
+            self.holds(2 * patch.bytes() as u64, context);
+        }
         if let Err(fault) = self.run.check(context.frame, verdict.as_ref(), &conclusion) {
             return self.fault(fault, context);
         }
@@ -284,6 +315,7 @@ impl Stepping {
         let dependencies = &mut context.work.dependencies;
         dependencies.retain(|(of, question), _| *of != role || used.contains(question));
         let conclusion = Some(conclusion.clone());
+        context.work.held = context.held_with(&self.run);
         let record = self.run.record(context.frame, verdict.clone(), conclusion, None);
         context.work.roles.push(record);
         let publish = |outcome, concluded, context: &mut Context<'_>| {
@@ -341,7 +373,6 @@ fn without_lifecycle(context: &mut Context<'_>) -> Flow {
 mod tests {
     use super::*;
     use crate::contract::{Code, Next};
-    use crate::reconcile::Command;
     use crate::reconcile::fixture::{
         Fixture, computed, concluded, conclusion, config_map, failure, get, machine, outcome, patches,
         pending, stepped, stop,
@@ -409,8 +440,7 @@ mod tests {
         let Flow::Wait(phase) = flow else {
             panic!("{flow:?}")
         };
-        assert_eq!(commands.len(), 1, "{commands:?}");
-        (fixture, phase, commands.remove(0))
+        (fixture, phase, commands.pop().expect("a computation"))
     }
 
     #[test]
@@ -448,6 +478,56 @@ mod tests {
         let (flow, commands) = fixture.on(phase, concluded(None, conclusion(json!(null))));
         assert!(matches!(flow, Flow::Enter(Phase::Publishing(_))), "{flow:?}");
         assert!(commands.is_empty(), "{commands:?}");
+    }
+
+    #[test]
+    fn a_step_waits_while_the_passes_of_its_tenant_hold_too_much() {
+        let held = |commands: &[Command]| {
+            let held = commands.iter().rev().find_map(|command| match command {
+                Command::Hold { bytes, waits } => Some((*bytes, *waits)),
+                _ => None,
+            });
+            held.expect("it says what it holds")
+        };
+        let steps = |commands: &[Command]| {
+            let steps = |command: &&Command| {
+                matches!(
+                    command,
+                    Command::Call {
+                        call: Call::Step { .. },
+                        ..
+                    }
+                )
+            };
+            commands.iter().filter(steps).count()
+        };
+        let mut fixture = Fixture::new();
+        let queue = fixture.frame.tenant_queue.clone();
+        let first = crate::key::PassId(0);
+        fixture.journals.begin(&queue, first);
+        fixture.journals.begin(&queue, fixture.frame.id);
+        fixture.journals.hold(&queue, first, 32 << 20, false);
+        let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        assert_eq!((steps(&commands), held(&commands)), (0, (0, true)));
+        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
+        assert_eq!((steps(&commands), held(&commands)), (0, (0, true)), "still");
+        fixture.journals.end(&queue, first);
+        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
+        assert_eq!((steps(&commands), held(&commands)), (1, (0, false)));
+        let act = stop();
+        let bytes = act.bytes();
+        let (flow, commands) = fixture.go_on(flow, stepped(pending(vec![act])));
+        assert_eq!(held(&commands), (bytes, false));
+        let (flow, commands) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
+        assert_eq!(held(&commands), (bytes + 2, false), "with the answer");
+        let concludes = Conclusion {
+            used: vec![0],
+            ..conclusion(json!({"status": {"phase": "x"}}))
+        };
+        let of_patch = concludes.patch.as_ref().map_or(0, |patch| patch.bytes()) as u64;
+        let (_, commands) = fixture.go_on(flow, concluded(None, concludes));
+        assert_eq!(held(&commands), (bytes + 2 + 2 * of_patch, false));
+        assert_eq!(fixture.work.held, bytes + 2);
     }
 
     #[test]

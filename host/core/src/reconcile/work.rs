@@ -28,6 +28,8 @@ pub(crate) struct Work {
     pub(crate) handle: Option<String>,
     /// The roles that have ended.
     pub(crate) roles: Vec<RoleRecord>,
+    /// The bytes that the journals of these roles hold.
+    pub(crate) held: u64,
     /// The conclusion of the identity policy. It is published together with the conclusion of the lifecycle policy.
     pub(crate) judged: Option<Concluded>,
     pub(crate) dependencies: Dependencies,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use polity_kube_rules::text;
+use serde_json::{Value, json};
 
 use super::Context;
 use crate::binding::{Binding, KindGrant};
@@ -94,7 +95,9 @@ fn leaves_host_conditions(
         let message = format!("{} {name}: this host does not know its conditions", kind.kind);
         return Err(Failure::new(Code::Unavailable, message).into());
     };
-    let conditions = now.at("status.conditions").unwrap_or_default();
+    let conditions = now.text_at("status.conditions");
+    let conditions = conditions.filter(|all| all.contains(grants::HOST_CONDITION));
+    let conditions = conditions.map_or(Value::Null, text::tree);
     let known = json!({"status": {"conditions": conditions}});
     match grants::host_conditions(&known) == wanted {
         true => Ok(Some(now.version())),
