@@ -130,10 +130,8 @@ fn numbers(count: usize) -> Act {
     Act::Patch(ObjectPatch {
         object: ObjectRef {
             cluster: None,
-            kind: polity_sdk::contract::Kind {
-                api_version: "v1".into(),
-                kind: "Node".into(),
-            },
+            api_version: "v1".into(),
+            kind: "Node".into(),
             namespace: None,
             name: "node".into(),
         },

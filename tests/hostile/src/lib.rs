@@ -22,7 +22,7 @@ pub struct Thing {
     /// What identifies it.
     pub metadata: Metadata,
     /// As much as an object can hold.
-    #[serde(default, skip_serializing)]
+    #[serde(default, skip_serializing_if = "Bulk::is_skipped")]
     pub spec: Bulk,
     /// What the host says of it.
     #[serde(default)]
@@ -44,6 +44,18 @@ pub struct ThingStatus {
 /// Numbers by their names. The policy skips them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bulk;
+
+impl Bulk {
+    fn is_skipped(&self) -> bool {
+        true
+    }
+}
+
+impl Serialize for Bulk {
+    fn serialize<S: serde::Serializer>(&self, numbers: S) -> Result<S::Ok, S::Error> {
+        numbers.serialize_unit()
+    }
+}
 
 impl<'de> Deserialize<'de> for Bulk {
     fn deserialize<D: serde::Deserializer<'de>>(numbers: D) -> Result<Self, D::Error> {
