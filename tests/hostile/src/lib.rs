@@ -236,5 +236,6 @@ fn allocate() {
 pub fn manifest() -> Manifest {
     Manifest::lifecycle(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
         .config::<Config>()
+        .writes(["status.turn"])
         .crd(Crd::of::<Thing>("things"))
 }
