@@ -34,7 +34,7 @@ use disk::{Disk, NotKept};
 use write_queue::WriteQueue;
 
 /// The number of changes that each resource remembers for watches. At 10,000 writes a second a watch may be
-/// almost half a second behind. A changed object of 2 KB takes some 8 KB here.
+/// almost half a second behind. It remembers fewer of large objects (`state.rs`).
 const HISTORY: usize = 4_096;
 
 /// The most bytes of JSON of one object: the limit of etcd in a real cluster.

@@ -16,6 +16,11 @@ use crate::{
     kinds::{CRD_RESOURCE, Kind, Registry, custom_kind},
 };
 
+/// The most bytes of objects in the history of a resource. Most objects are so small that their number ends it first.
+const BYTES: usize = 32 << 20;
+/// The changes that a history holds however large their objects are: a watch must have time to fetch them.
+const LEAST: usize = 16;
+
 /// A stored object. It is shared and never changed.
 pub(crate) type Object = Arc<Stored>;
 
@@ -101,6 +106,8 @@ pub(crate) struct Table {
     pub(crate) objects: BTreeMap<Place, Object>,
     /// The history, newest change last.
     history: VecDeque<Arc<Change>>,
+    /// The bytes of the objects in the history, each as its change left it. The change after it shares the text.
+    bytes: usize,
     /// Changes up to this revision are no longer in `history`.
     forgotten: u64,
     /// The revision of the newest change, for watches to wait on.
@@ -114,6 +121,7 @@ impl Table {
         Self {
             objects: BTreeMap::new(),
             history: VecDeque::new(),
+            bytes: 0,
             forgotten,
             progress: watch::Sender::new(forgotten),
             closed: false,
@@ -173,11 +181,14 @@ impl Table {
 
     fn remember(&mut self, change: Arc<Change>, most: usize) {
         let revision = change.revision;
+        self.bytes += change.object.json().len();
         self.history.push_back(change);
-        while self.history.len() > most {
-            if let Some(oldest) = self.history.pop_front() {
-                self.forgotten = oldest.revision;
-            }
+        while self.history.len() > most || (self.bytes > BYTES && self.history.len() > LEAST) {
+            let Some(oldest) = self.history.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.object.json().len();
+            self.forgotten = oldest.revision;
         }
         self.progress.send_replace(revision);
     }
@@ -398,5 +409,39 @@ impl State {
                 tracing::error!(crd = %change.key.name, ?causes, "a stored CRD is not served");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The revision up to which changes are forgotten after so many changes of an object with so many bytes.
+    fn forgotten(count: u64, bytes: usize, most: usize) -> u64 {
+        let mut table = Table::new(0);
+        for revision in 1..=count {
+            let change = Change {
+                revision,
+                key: Key {
+                    resource: "configmaps".into(),
+                    namespace: "default".into(),
+                    name: "a".into(),
+                },
+                previous: None,
+                object: Stored::new(json!("x".repeat(bytes - 2))),
+                deleted: false,
+            };
+            table.remember(Arc::new(change), most);
+        }
+        assert_eq!(table.history.len() as u64, count - table.forgotten);
+        table.forgotten
+    }
+
+    #[test]
+    fn a_history_ends_with_the_number_of_its_changes_or_with_the_bytes_of_their_objects_but_not_at_once() {
+        assert_eq!(forgotten(10, 2, 8), 2);
+        assert_eq!(forgotten(40, 1 << 20, 100), 8);
+        assert_eq!(forgotten(20, 3 << 20, 100), 20 - LEAST as u64);
     }
 }
