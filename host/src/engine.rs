@@ -1,7 +1,7 @@
 //! The only event loop: it turns outputs of core into futures, and their results into inputs.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::ready;
+use std::future::{pending, ready};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,8 @@ const STATUS_EVERY: Duration = Duration::from_secs(2);
 /// The wait before a watch that ended is started again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// How many passes end before core is told what was recorded, unless it waits for that.
+const RECORDED_TOGETHER: u32 = 64;
 /// The most inputs that wait for the loop. A sender that has more waits for room.
 const INPUTS: usize = 1024;
 /// The most messages about bindings, and the most questions, that wait for the loop.
@@ -136,6 +138,10 @@ pub(crate) struct Engine {
     bindings: Bindings,
     workers: Workers,
     observer: Box<dyn Observer>,
+    /// How many passes are recorded, if they are.
+    recorded: Option<watch::Receiver<u64>>,
+    /// The passes that ended since core was told how many are recorded.
+    untold: u32,
     inputs: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
     /// Results of calls that the engine made itself. They are taken in before the loop waits for anything
@@ -163,7 +169,11 @@ impl Engine {
         let (tells, messages) = mpsc::channel(MESSAGES);
         let (asks, questions) = mpsc::channel(MESSAGES);
         let (tell_stop, stopping) = watch::channel(None);
-        let controller = Controller::new(config.identity).with_rooms(rooms(config.threads));
+        let mut controller = Controller::new(config.identity).with_rooms(rooms(config.threads));
+        let recorded = config.observer.recorded();
+        if recorded.is_some() {
+            controller.await_recordings();
+        }
         let engine = Engine {
             controller,
             bindings: Bindings::new(
@@ -178,6 +188,8 @@ impl Engine {
             cluster: config.cluster,
             clouds: config.clouds,
             observer: config.observer,
+            recorded,
+            untold: 0,
             inputs,
             sender,
             own: VecDeque::new(),
@@ -222,6 +234,9 @@ impl Engine {
                 Some(message) = self.messages.recv() => self.on_message(message),
                 () = ready(()), if !self.own.is_empty() => {
                     batch.extend(self.own.drain(..self.own.len().min(BATCH)));
+                }
+                count = more_than(&mut self.recorded), if self.controller.waits_for_recordings() => {
+                    batch.push(Input::Recorded(count));
                 }
                 _ = self.inputs.recv_many(&mut batch, BATCH) => {}
                 () = self.clock.sleep_until(deadline) => batch.push(Input::Tick),
@@ -404,12 +419,28 @@ impl Engine {
                     }
                     self.said.forget(&watch_of(&scope));
                 }
-                Output::Recorded(record) => self.observer.passed(&record.into()),
+                Output::Recorded(record) => {
+                    self.observer.passed(&record.into());
+                    self.tell_recorded();
+                }
                 Output::Forgotten(key) => self.observer.forgotten(&key),
                 Output::Stopped => stopped = true,
             }
         }
         stopped
+    }
+
+    /// Tells core of what was recorded, but not of each pass: only core that waits for it must hear of it at once.
+    fn tell_recorded(&mut self) {
+        let Some(recorded) = &mut self.recorded else {
+            return;
+        };
+        self.untold += 1;
+        if self.untold >= RECORDED_TOGETHER {
+            self.untold = 0;
+            let count = *recorded.borrow_and_update();
+            self.own.push_back(Input::Recorded(count));
+        }
     }
 
     fn call(&mut self, turn: Turn, call: Call) {
@@ -697,6 +728,18 @@ impl Drop for Engine {
             task.abort();
         }
     }
+}
+
+/// How many passes are recorded, once they are more than when this was last asked. A recorder that has ended records
+/// nothing more, and nobody need wait for it.
+async fn more_than(recorded: &mut Option<watch::Receiver<u64>>) -> u64 {
+    let Some(recorded) = recorded else {
+        return pending().await;
+    };
+    if *recorded.borrow() != u64::MAX && recorded.changed().await.is_err() {
+        return u64::MAX;
+    }
+    *recorded.borrow_and_update()
 }
 
 /// What a call is of.

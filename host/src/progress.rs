@@ -10,6 +10,7 @@ use polity_core::key::Key;
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::display::{escaped_json, printable, shortened, then};
 use crate::edges;
@@ -121,6 +122,10 @@ impl Observer for Progress {
                 say(self.format, &news);
             }
         }
+    }
+
+    fn recorded(&self) -> Option<watch::Receiver<u64>> {
+        self.recording.as_ref().map(RecordingThread::recorded)
     }
 
     fn forgotten(&mut self, key: &Key) {

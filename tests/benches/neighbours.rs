@@ -18,6 +18,7 @@ use polity_tests::host_fixture::{thing, things};
 use polity_tests::host_harness::Site;
 use serde_json::{Map, Value, json};
 use tikv_jemallocator::Jemalloc;
+use tokio::sync::watch;
 
 /// The allocator of the host's own binary.
 #[global_allocator]
@@ -42,13 +43,41 @@ struct Waits {
 
 #[derive(Default)]
 struct Measured {
-    asked: BTreeMap<String, Instant>,
+    asked: BTreeMap<String, Asked>,
     waits: Vec<Duration>,
+    /// How long the API server took to store each request.
+    stored: Vec<Duration>,
     polite: usize,
     greedy: usize,
     faults: usize,
     fuel: u64,
     steps: u32,
+}
+
+/// A request for a pass: when the API server had stored it, and when the pass had ended. Either may be known first.
+#[derive(Default)]
+struct Asked {
+    stored: Option<Instant>,
+    passed: Option<Instant>,
+}
+
+impl Measured {
+    /// Learns when a request was stored, or when its pass ended.
+    fn learn(&mut self, name: &str, learn: impl FnOnce(&mut Asked)) {
+        let Some(asked) = self.asked.get_mut(name) else {
+            return;
+        };
+        learn(asked);
+        if let Asked {
+            stored: Some(stored),
+            passed: Some(passed),
+        } = asked
+        {
+            let wait = passed.saturating_duration_since(*stored);
+            self.waits.push(wait);
+            self.asked.remove(name);
+        }
+    }
 }
 
 impl Waits {
@@ -65,9 +94,7 @@ impl Observer for Waits {
         self.with(|measured| {
             if record.key.namespace.as_deref() == Some("polite") {
                 measured.polite += 1;
-                if let Some(asked) = measured.asked.remove(&*record.key.name) {
-                    measured.waits.push(now - asked);
-                }
+                measured.learn(&record.key.name, |asked| asked.passed = Some(now));
                 return;
             }
             measured.greedy += 1;
@@ -75,6 +102,10 @@ impl Observer for Waits {
             measured.fuel += record.roles.iter().map(|role| role.fuel).sum::<u64>();
             measured.steps += record.roles.iter().map(|role| role.steps).sum::<u32>();
         });
+    }
+
+    fn recorded(&self) -> Option<watch::Receiver<u64>> {
+        Some(self.recording.recorded())
     }
 
     fn policy_loaded(&mut self, _: &PolicyId, _: &Policy, _: &[u8]) {}
@@ -177,14 +208,24 @@ async fn measure(greed: Option<&str>) -> Measured {
         let name = format!("polite-{}", request % POLITE);
         let mut asking = in_namespace("polite", thing(&name, "behave"));
         asking["metadata"]["annotations"]["request.polity.dev/bench"] = request.to_string().into();
-        waits.with(|measured| {
-            measured.asked.entry(name).or_insert_with(Instant::now);
-        });
+        waits.with(|measured| drop(measured.asked.insert(name.clone(), Asked::default())));
+        let began = Instant::now();
         apply(&site, &asking).await;
+        waits.with(|measured| {
+            measured.stored.push(began.elapsed());
+            measured.learn(&name, |asked| asked.stored = Some(Instant::now()));
+        });
         tokio::time::sleep(EVERY).await;
     }
     host.abort();
     waits.with(std::mem::take)
+}
+
+/// The time below which so many of a hundred are, in milliseconds.
+fn at(part: usize, times: &mut [Duration]) -> f64 {
+    times.sort_unstable();
+    let time = times.get(times.len() * part / 100);
+    time.map_or(0.0, Duration::as_secs_f64) * 1e3
 }
 
 fn main() {
@@ -225,18 +266,11 @@ fn main() {
         // From here on the kernel records the peak.
         std::fs::write("/proc/self/clear_refs", "5").expect("Linux lets it be reset");
         let mut measured = runtime.block_on(measure(greed));
-        measured.waits.sort_unstable();
-        let at = |part: usize| {
-            measured
-                .waits
-                .get(measured.waits.len() * part / 100)
-                .copied()
-                .unwrap_or_default()
-        };
-        let (half, most) = (at(50).as_secs_f64() * 1e3, at(99).as_secs_f64() * 1e3);
+        let (half, most) = (at(50, &mut measured.waits), at(99, &mut measured.waits));
+        let stored = at(99, &mut measured.stored);
         let (calm, memory) = *quiet.get_or_insert((most, status("VmHWM")));
         println!(
-            "{:8} {} waits, p50 {half:.1} ms, p99 {most:.1} ms, {:.1} times quiet; at worst {} MiB above quiet; {} greedy passes, {} faults, {} fuel a step",
+            "{:8} {} waits, p50 {half:.1} ms, p99 {most:.1} ms, {:.1} times quiet; stored within {stored:.1} ms; at worst {} MiB above quiet; {} greedy passes, {} faults, {} fuel a step",
             greed.unwrap_or("quiet"),
             measured.waits.len(),
             most / calm,

@@ -89,6 +89,8 @@ pub enum Input {
         /// The result of the call.
         reply: Reply,
     },
+    /// So many passes are recorded since the host began, in the order of [`Output::Recorded`].
+    Recorded(u64),
     /// Finish the passes in flight, give the lease up, and stop.
     Stop,
     /// Start no pass. End each pass as soon as none of its effects is in flight, give the lease up, and stop.
@@ -281,6 +283,17 @@ impl Controller {
         self
     }
 
+    /// Counts what a pass holds until the host says that the pass is recorded ([`Input::Recorded`]). So a tenant whose
+    /// passes say more than can be recorded waits, and nobody else.
+    pub fn await_recordings(&mut self) {
+        self.journals.await_recordings();
+    }
+
+    /// Whether a pass waits until more passes are recorded.
+    pub fn waits_for_recordings(&self) -> bool {
+        self.journals.wait_for_recordings()
+    }
+
     /// Replaces the guards, so that a simulation can run without one of them.
     #[cfg(feature = "simulation")]
     pub fn set_guards(&mut self, guards: Guards) {
@@ -298,6 +311,7 @@ impl Controller {
             Input::Watched { scope, event } => self.on_watch_event(&scope, event),
             Input::Spent { call, fuel } => self.on_spent(call, fuel),
             Input::Returned { call, reply } => self.on_returned(call, reply),
+            Input::Recorded(count) => self.opened.extend(self.journals.on_recorded(count)),
             Input::Stop => self.stopping = true,
             Input::Cut => (self.stopping, self.cutting) = (true, true),
         }

@@ -7,12 +7,13 @@ use std::thread::JoinHandle;
 use anyhow::{Context as _, Result};
 use polity_core::contract::Manifest;
 use polity_core::record::{PassRecord, RoleRecord};
+use tokio::sync::watch;
 
 use super::Recorder;
 
 /// The most bytes of passes that wait to be written. The host goes on without a file, but not without a recording: while
-/// more bytes wait, it waits too.
-const MOST: u64 = 64 << 20;
+/// more bytes wait, it waits too. Before that, core lets the passes wait that say the most (`core/controller/journals.rs`).
+const MOST: u64 = 192 << 20;
 /// The bytes that a pass counts, beside those of its journals.
 const PASS: u64 = 1 << 10;
 
@@ -26,6 +27,8 @@ pub struct RecordingThread {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
+    /// How many passes are written, or cannot be.
+    recorded: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -79,6 +82,11 @@ impl RecordingThread {
         state.queue.push_back(Work::Pass(record, bytes));
         self.shared.changed.notify_all();
         state.problem.clone()
+    }
+
+    /// How many passes are recorded.
+    pub fn recorded(&self) -> watch::Receiver<u64> {
+        self.shared.recorded.subscribe()
     }
 
     /// Records a policy's manifest and bytes, for `edges` and for replay.
@@ -142,6 +150,9 @@ impl Shared {
                     state.problem = written.err().map(|error| format!("{error:#}"));
                     state.bytes -= bytes;
                     self.changed.notify_all();
+                    drop(state);
+                    drop(record);
+                    self.recorded.send_modify(|count| *count += 1);
                 }
                 Work::Policy(digest, manifest, bytes) => {
                     if let Err(error) = recorder.policy(&digest, &manifest, &bytes) {
@@ -161,6 +172,7 @@ impl Drop for Ended<'_> {
     fn drop(&mut self) {
         self.0.lock().ended = true;
         self.0.changed.notify_all();
+        self.0.recorded.send_replace(u64::MAX);
     }
 }
 
@@ -171,7 +183,9 @@ fn bytes_of(record: &PassRecord) -> u64 {
             let answer = entry.answer.as_ref().map_or(0, |json| json.len() as u64);
             entry.request.bytes() + answer
         });
-        entries.sum::<u64>()
+        let concluded = role.conclusion.as_ref();
+        let patch = concluded.and_then(|concluded| concluded.patch.as_ref());
+        entries.sum::<u64>() + patch.map_or(0, |patch| patch.bytes() as u64)
     };
     PASS + record.roles.iter().map(of_role).sum::<u64>()
 }

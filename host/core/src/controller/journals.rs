@@ -1,6 +1,6 @@
 //! Limits the memory of journals: answers can be large, and many passes can be in flight.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::key::PassId;
@@ -14,7 +14,7 @@ const HOST: u64 = 128 << 20;
 /// answers never waits for the large ones of others.
 const SMALL: u64 = 2 << 20;
 
-/// The bytes in the journals of the passes in flight.
+/// The bytes in the journals of the passes in flight, and of those that have ended and are not recorded yet.
 #[derive(Debug, Default)]
 pub(crate) struct Journals {
     queues: BTreeMap<Arc<str>, TenantQueue>,
@@ -23,12 +23,20 @@ pub(crate) struct Journals {
     bytes: u64,
     /// Passes that waited and must check again. A pass that goes on by itself before its turn need not check any more.
     released: BTreeSet<PassId>,
+    /// Whether passes are recorded. Until it is recorded, a pass that has ended still holds its bytes.
+    records: bool,
+    /// The passes that are not recorded yet, oldest first, and the number of those that are.
+    unrecorded: VecDeque<(Arc<str>, u64)>,
+    unrecorded_bytes: u64,
+    recorded: u64,
 }
 
 #[derive(Debug, Default)]
 struct TenantQueue {
     passes: BTreeMap<PassId, u64>,
     bytes: u64,
+    /// Those of the bytes that passes hold which have ended.
+    unrecorded: u64,
     /// Passes that wait until they may take in another answer.
     waiting: BTreeSet<PassId>,
 }
@@ -56,22 +64,29 @@ impl Journals {
         self.all.insert(pass, queue.clone());
     }
 
+    /// From now on a pass that has ended holds its bytes until it is recorded.
+    pub(crate) fn await_recordings(&mut self) {
+        self.records = true;
+    }
+
     /// Removes a pass that ended. Returns the waiting passes that must check again: those of its tenant queue, and
     /// also those of all others if bytes became free or if another pass is now the oldest.
-    pub(crate) fn end(&mut self, queue: &Arc<str>, pass: PassId) -> BTreeSet<PassId> {
+    pub(crate) fn end(&mut self, name: &Arc<str>, pass: PassId) -> BTreeSet<PassId> {
         let was_oldest = self.is_oldest(pass);
         self.all.remove(&pass);
         self.released.remove(&pass);
-        let Some(ended) = self.queues.get_mut(queue) else {
+        let Some(ended) = self.queues.get_mut(name) else {
             return BTreeSet::new();
         };
         let held = ended.passes.remove(&pass).unwrap_or(0);
-        ended.bytes = ended.bytes.saturating_sub(held);
-        self.bytes = self.bytes.saturating_sub(held);
         ended.waiting.remove(&pass);
         let mut released = std::mem::take(&mut ended.waiting);
-        if ended.passes.is_empty() {
-            self.queues.remove(queue);
+        if self.records {
+            ended.unrecorded += held;
+            self.unrecorded_bytes += held;
+            self.unrecorded.push_back((name.clone(), held));
+        } else {
+            self.free(name, held);
         }
         if held > 0 || was_oldest {
             let others = self.queues.values_mut();
@@ -79,6 +94,45 @@ impl Journals {
         }
         self.released.extend(&released);
         released
+    }
+
+    /// Stores how many passes are recorded, in the order in which they ended. Returns the waiting passes that must check
+    /// again.
+    pub(crate) fn on_recorded(&mut self, count: u64) -> BTreeSet<PassId> {
+        let before = self.bytes;
+        while self.recorded < count
+            && let Some((name, held)) = self.unrecorded.pop_front()
+        {
+            self.recorded += 1;
+            self.unrecorded_bytes = self.unrecorded_bytes.saturating_sub(held);
+            if let Some(queue) = self.queues.get_mut(&name) {
+                queue.unrecorded = queue.unrecorded.saturating_sub(held);
+            }
+            self.free(&name, held);
+        }
+        let mut released = BTreeSet::new();
+        if self.bytes < before {
+            let queues = self.queues.values_mut();
+            queues.for_each(|queue| released.append(&mut queue.waiting));
+        }
+        self.released.extend(&released);
+        released
+    }
+
+    /// Whether a pass waits that could go on once more passes are recorded.
+    pub(crate) fn wait_for_recordings(&self) -> bool {
+        self.unrecorded_bytes > 0 && self.queues.values().any(|queue| !queue.waiting.is_empty())
+    }
+
+    fn free(&mut self, name: &Arc<str>, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        let Some(queue) = self.queues.get_mut(name) else {
+            return;
+        };
+        queue.bytes = queue.bytes.saturating_sub(bytes);
+        if queue.passes.is_empty() && queue.unrecorded == 0 {
+            self.queues.remove(name);
+        }
     }
 
     /// Whether a pass that waited must still check again. It need not twice.
@@ -124,15 +178,16 @@ impl Journals {
             .is_some_and(|queue| queue.waiting.contains(&pass))
     }
 
-    /// Whether a pass may take in another answer. The oldest pass always may. Without this exception all passes could
-    /// wait for each other for ever.
+    /// Whether a pass may take in another answer. The oldest pass always may, unless bytes become free without it, because
+    /// passes are recorded. Without this exception all passes could wait for each other for ever.
     pub(crate) fn may_hold_more(&self, queue: &str, pass: PassId) -> bool {
         let Some(queue) = self.queues.get(queue) else {
             return true;
         };
-        let is_first = queue.passes.keys().next() == Some(&pass);
+        let is_first = queue.passes.keys().next() == Some(&pass) && queue.unrecorded == 0;
+        let is_oldest = self.is_oldest(pass) && self.unrecorded_bytes == 0;
         let fits = self.bytes < HOST && (queue.bytes < TENANT_QUEUE || is_first);
-        self.is_oldest(pass) || fits || queue.bytes < SMALL
+        is_oldest || fits || queue.bytes < SMALL
     }
 }
 
@@ -158,6 +213,47 @@ mod tests {
         journals.hold(&"b".into(), PassId(3), 16 << 20, true);
         assert_eq!(journals.end(&"b".into(), PassId(2)), BTreeSet::from([PassId(3)]));
         assert!(journals.may_hold_more("b", PassId(3)));
+    }
+
+    #[test]
+    fn a_pass_that_has_ended_holds_its_bytes_until_it_is_recorded() {
+        let mut journals = journals(&[("a", 1, 40 << 20), ("b", 2, 1 << 20)]);
+        journals.await_recordings();
+        assert!(journals.may_hold_more("a", PassId(1)), "it is the first");
+        assert_eq!(journals.end(&"a".into(), PassId(1)), BTreeSet::new());
+        assert_eq!(journals.bytes, 41 << 20);
+        journals.begin(&"a".into(), PassId(3));
+        assert!(
+            !journals.may_hold_more("a", PassId(3)),
+            "though it is the first now"
+        );
+        assert!(!journals.wait_for_recordings());
+        journals.hold(&"a".into(), PassId(3), 0, true);
+        assert!(journals.wait_for_recordings());
+        assert!(journals.may_hold_more("b", PassId(2)));
+        assert_eq!(journals.end(&"b".into(), PassId(2)), BTreeSet::from([PassId(3)]));
+        journals.hold(&"a".into(), PassId(3), 0, true);
+        assert_eq!(journals.on_recorded(1), BTreeSet::from([PassId(3)]));
+        assert!(journals.may_hold_more("a", PassId(3)));
+        assert_eq!(journals.bytes, 1 << 20);
+        // A host may say the same twice.
+        assert_eq!(journals.on_recorded(1), BTreeSet::new());
+        journals.on_recorded(2);
+        assert_eq!((journals.bytes, journals.unrecorded_bytes), (0, 0));
+        assert!(!journals.queues.contains_key("b"), "nothing is left of it");
+        journals.end(&"a".into(), PassId(3));
+        journals.on_recorded(u64::MAX);
+        assert!(journals.queues.is_empty() && journals.unrecorded.is_empty());
+    }
+
+    #[test]
+    fn while_nothing_of_its_own_is_unrecorded_the_oldest_pass_waits_for_the_recordings_of_all() {
+        let mut journals = journals(&[("a", 1, 130 << 20), ("b", 2, 3 << 20)]);
+        journals.await_recordings();
+        journals.end(&"a".into(), PassId(1));
+        assert!(!journals.may_hold_more("b", PassId(2)), "the oldest");
+        journals.on_recorded(1);
+        assert!(journals.may_hold_more("b", PassId(2)));
     }
 
     #[test]
