@@ -43,7 +43,7 @@ struct Waits {
 
 #[derive(Default)]
 struct Measured {
-    asked: BTreeMap<String, Asked>,
+    asked: BTreeMap<String, Instant>,
     waits: Vec<Duration>,
     /// How long the API server took to store each request.
     stored: Vec<Duration>,
@@ -52,32 +52,6 @@ struct Measured {
     faults: usize,
     fuel: u64,
     steps: u32,
-}
-
-/// A request for a pass: when the API server had stored it, and when the pass had ended. Either may be known first.
-#[derive(Default)]
-struct Asked {
-    stored: Option<Instant>,
-    passed: Option<Instant>,
-}
-
-impl Measured {
-    /// Learns when a request was stored, or when its pass ended.
-    fn learn(&mut self, name: &str, learn: impl FnOnce(&mut Asked)) {
-        let Some(asked) = self.asked.get_mut(name) else {
-            return;
-        };
-        learn(asked);
-        if let Asked {
-            stored: Some(stored),
-            passed: Some(passed),
-        } = asked
-        {
-            let wait = passed.saturating_duration_since(*stored);
-            self.waits.push(wait);
-            self.asked.remove(name);
-        }
-    }
 }
 
 impl Waits {
@@ -94,7 +68,9 @@ impl Observer for Waits {
         self.with(|measured| {
             if record.key.namespace.as_deref() == Some("polite") {
                 measured.polite += 1;
-                measured.learn(&record.key.name, |asked| asked.passed = Some(now));
+                if let Some(asked) = measured.asked.remove(&*record.key.name) {
+                    measured.waits.push(now - asked);
+                }
                 return;
             }
             measured.greedy += 1;
@@ -208,13 +184,12 @@ async fn measure(greed: Option<&str>) -> Measured {
         let name = format!("polite-{}", request % POLITE);
         let mut asking = in_namespace("polite", thing(&name, "behave"));
         asking["metadata"]["annotations"]["request.polity.dev/bench"] = request.to_string().into();
-        waits.with(|measured| drop(measured.asked.insert(name.clone(), Asked::default())));
         let began = Instant::now();
-        apply(&site, &asking).await;
         waits.with(|measured| {
-            measured.stored.push(began.elapsed());
-            measured.learn(&name, |asked| asked.stored = Some(Instant::now()));
+            measured.asked.entry(name).or_insert(began);
         });
+        apply(&site, &asking).await;
+        waits.with(|measured| measured.stored.push(began.elapsed()));
         tokio::time::sleep(EVERY).await;
     }
     host.abort();
