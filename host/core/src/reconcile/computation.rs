@@ -22,6 +22,10 @@ const PER_BYTE: u64 = 32;
 pub struct Computation(What);
 
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is moved once"
+)]
 enum What {
     Check(Check),
     Draft(Draft),
