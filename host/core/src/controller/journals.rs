@@ -89,8 +89,7 @@ impl Journals {
             self.free(name, held);
         }
         if held > 0 || was_oldest {
-            let others = self.queues.values_mut();
-            others.for_each(|queue| released.append(&mut queue.waiting));
+            released.append(&mut self.all_waiting());
         }
         self.released.extend(&released);
         released
@@ -110,13 +109,20 @@ impl Journals {
             }
             self.free(&name, held);
         }
-        let mut released = BTreeSet::new();
-        if self.bytes < before {
-            let queues = self.queues.values_mut();
-            queues.for_each(|queue| released.append(&mut queue.waiting));
+        if self.bytes == before {
+            return BTreeSet::new();
         }
+        let released = self.all_waiting();
         self.released.extend(&released);
         released
+    }
+
+    /// Takes the passes of all tenant queues that wait.
+    fn all_waiting(&mut self) -> BTreeSet<PassId> {
+        let mut waiting = BTreeSet::new();
+        let queues = self.queues.values_mut();
+        queues.for_each(|queue| waiting.append(&mut queue.waiting));
+        waiting
     }
 
     /// Whether a pass waits that could go on once more passes are recorded.

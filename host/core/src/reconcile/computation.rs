@@ -1,10 +1,9 @@
 //! What a pass makes of objects that may be large: edits that are checked, the writes of a publication, the changes of an
 //! act. Computations are pure, so a thread of the host can do them while other passes go on.
 
-use std::time::Duration;
-
 use super::Context;
 use super::checking::Check;
+use super::looking::THREAD_LONGEST;
 use super::own::Own;
 use super::publishing::{Draft, Drafted};
 use crate::call::Call;
@@ -12,8 +11,6 @@ use crate::contract::{Code, Failure};
 use crate::controller::cache::Change;
 use crate::merge::Edits;
 
-/// The longest time for a computation, with the time for which it waits for a thread.
-const COMPUTE_LONGEST: Duration = Duration::from_mins(1);
 /// The cost of a byte that is read, in fuel: it becomes a tree that is copied, compared and dropped.
 const PER_BYTE: u64 = 32;
 
@@ -140,7 +137,7 @@ impl Context<'_> {
         if self.view.rooms.is_small(&computation) {
             return Some(computation.compute());
         }
-        self.call(slot, Call::Compute(Box::new(computation)), COMPUTE_LONGEST);
+        self.call(slot, Call::Compute(Box::new(computation)), THREAD_LONGEST);
         None
     }
 }

@@ -17,8 +17,8 @@ use crate::object::Object;
 use crate::render::{Render, too_large};
 use crate::selection::Selection;
 
-/// The longest wait for a thread to render an answer.
-const RENDER_LONGEST: Duration = Duration::from_mins(1);
+/// The longest wait for a thread that renders an answer or computes with a large object.
+pub(super) const THREAD_LONGEST: Duration = Duration::from_mins(1);
 
 /// A granted question about objects of the cluster.
 #[derive(Debug)]
@@ -184,7 +184,7 @@ impl Look {
         match context.is_short(&render) {
             true => AskState::Answered(self.run(&render, context)),
             false => {
-                context.call(slot, Call::Render(Box::new(render)), RENDER_LONGEST);
+                context.call(slot, Call::Render(Box::new(render)), THREAD_LONGEST);
                 AskState::Rendering
             }
         }
