@@ -507,7 +507,10 @@ impl Engine {
             Call::Read(question) => self.read(id, question),
             Call::Write(write) => {
                 let cluster = self.cluster.clone();
-                self.spawn(id, async move { Reply::objects(cluster.write(&write).await) });
+                self.spawn(
+                    id,
+                    async move { cluster.reply(cluster.write(&write).await).await },
+                );
             }
             Call::Lease(write) => self.lease(id, write),
         }
@@ -551,12 +554,11 @@ impl Engine {
             return self.reply(id, Reply::Answer(answer));
         }
         let cluster = self.cluster.clone();
-        // Objects are converted to text in this task and not on the event loop, because converting a large list
-        // takes long.
+        // Objects are converted to text outside the event loop, because converting a large list takes long.
         self.spawn(id, async move {
             let answer = cluster.read(&question).await;
             match question {
-                Question::Object(_) | Question::Objects(_) => Reply::objects(answer),
+                Question::Object(_) | Question::Objects(_) => cluster.reply(answer).await,
                 _ => Reply::Answer(answer),
             }
         });

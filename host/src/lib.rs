@@ -31,6 +31,7 @@ pub mod manifests;
 pub mod observer;
 pub mod overview;
 pub mod policies;
+mod priority;
 mod private;
 pub mod progress;
 pub mod rbac;

@@ -1,5 +1,6 @@
-//! Threads that call policies, render long answers and compute with large objects. Tenant queues take turns, and the work of each is done in the
-//! order in which it arrives. So a tenant whose steps take longer than those before holds up its own steps alone.
+//! Threads that call policies, render long answers and compute with large objects. Tenant queues take turns, and the work of
+//! each is done in the order in which it arrives. So a tenant whose steps take longer than those before holds up its own
+//! steps alone.
 //!
 //! One thread takes only short work, and the others have a lower priority. The machine's scheduler gives a
 //! processor at once to a thread that wakes if the thread that computes there has a lower priority. Otherwise
@@ -18,13 +19,7 @@ use polity_core::render::{Render, Rendered};
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
 
-/// The nice value of the thread for short work. The event loop gets about three times its share of a
-/// processor.
-const NICE: i32 = 5;
-/// The nice value of a thread that also takes long work: a third of the share of the thread for short work.
-/// A higher value makes passes slower when all work is short, because such a thread may then wait for a
-/// processor while it holds the lock of the queue (`neighbours` and `host` of `tests/benches`).
-const NICE_WHEN_LONG: i32 = 10;
+use crate::priority;
 
 /// The threads that call policies.
 pub(crate) struct Workers {
@@ -118,14 +113,16 @@ impl Workers {
         let queue = Arc::<Queue>::default();
         for number in 0..threads {
             let (queue, replies) = (queue.clone(), replies.clone());
+            // With a lower priority than this, passes would be slower when all work is short, because a thread may wait
+            // for a processor while it holds the lock of the queue (`neighbours` and `host` of `tests/benches`).
             let (takes, nice) = match number {
-                0 if threads > 1 => (Takes::WhatIsShort, NICE),
-                _ if threads > 1 => (Takes::Everything, NICE_WHEN_LONG),
-                _ => (Takes::Everything, NICE),
+                0 if threads > 1 => (Takes::WhatIsShort, priority::SHORT),
+                _ if threads > 1 => (Takes::Everything, priority::LONG),
+                _ => (Takes::Everything, priority::SHORT),
             };
             let named = std::thread::Builder::new().name(format!("policy-{number}"));
             let started = named.spawn(move || {
-                step_back(nice);
+                priority::step_back(nice);
                 while let Some(job) = queue.next(takes) {
                     if replies.blocking_send(job.done()).is_err() {
                         return;
@@ -214,14 +211,6 @@ impl Workers {
         }
         self.queue.push(job);
         None
-    }
-}
-
-/// Gives this thread a lower priority than the event loop and the threads that answer people: a policy may
-/// compute for as long as its limits allow.
-fn step_back(nice: i32) {
-    if let Err(e) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), nice) {
-        tracing::debug!(%e, "cannot lower the priority of a thread for policies");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use polity_core::call::{Scope, WatchEvent};
 use polity_core::contract::{Code, Failure, Kind, ObjectRef};
-use polity_core::object::Object;
+use polity_core::object::reference_of;
 use polity_kube_rules::conditions;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -84,7 +84,7 @@ impl Cluster {
         merged: impl Fn(&Value) -> Option<Value>,
     ) -> Result<Stands, Failure> {
         let end = Instant::now() + LONGEST;
-        let what = named(&Object::new(object.clone()).reference());
+        let what = named(&reference_of(object));
         until(end, Verb::Patch, &what, self.apply_now(object, merged)).await
     }
 
@@ -94,7 +94,7 @@ impl Cluster {
         merged: impl Fn(&Value) -> Option<Value>,
     ) -> Result<Stands, Failure> {
         let mut object = object.clone();
-        let reference = Object::new(object.clone()).reference();
+        let reference = reference_of(&object);
         let in_namespace = match &reference.namespace {
             Some(namespace) => Some(namespace.clone()),
             None if self.resource(&reference.kind).await?.namespaced => {
@@ -123,7 +123,7 @@ impl Cluster {
             };
             tries += 1;
             // After a conflict the patch is made anew, from what another writer has made of the object meanwhile.
-            match self.merge(&reference, None, &patch, &[MANAGER, STRICT]).await {
+            match self.merge(&reference, &patch, &[MANAGER, STRICT]).await {
                 Err(failure) if failure.code == Code::Aborted && tries < TRIES => {}
                 after => return Ok(Stands::Applied(change(&before, &after?))),
             }

@@ -33,8 +33,7 @@ impl Cluster {
         let counted = counted.or_else(|| known["deprecatedCount"].as_u64());
         let count = counted.unwrap_or(1).max(1).saturating_add(1).min(COUNT);
         let series = json!({"count": count, "lastObservedTime": micro_time(of_unix_ms(now.0))});
-        self.merge(event, None, &json!({"series": series}), &[MANAGER])
-            .await
+        self.merge(event, &json!({"series": series}), &[MANAGER]).await
     }
 }
 

@@ -52,7 +52,7 @@ impl Cluster {
         match &write.version {
             Some(version) => {
                 lease["metadata"]["resourceVersion"] = json!(version);
-                self.merge(reference, None, &lease, &[MANAGER]).await
+                self.merge(reference, &lease, &[MANAGER]).await
             }
             None => {
                 lease["apiVersion"] = json!(reference.kind.api_version);

@@ -27,6 +27,7 @@ mod event;
 #[cfg(test)]
 mod fake;
 mod json;
+mod large;
 mod lease;
 mod path;
 mod pool;
@@ -70,6 +71,8 @@ pub struct Cluster {
     swept: Arc<Mutex<Option<String>>>,
     /// Limits how many list answers are read at the same time.
     lists: Arc<Semaphore>,
+    /// Limits how many large texts are worked on at the same time.
+    turns: Arc<Semaphore>,
 }
 
 impl Cluster {
@@ -84,6 +87,7 @@ impl Cluster {
             installation: Arc::default(),
             swept: Arc::default(),
             lists: Arc::new(Semaphore::new(LISTS)),
+            turns: Arc::new(large::turns()),
         }
     }
 

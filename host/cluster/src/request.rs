@@ -24,9 +24,9 @@ const AGENT: &str = concat!("polity/", env!("CARGO_PKG_VERSION"));
 
 impl Cluster {
     /// Sends JSON and reads JSON. A PATCH is a merge patch. The caller limits the time.
-    pub(crate) async fn call(&self, verb: Verb, what: &str, path: &str, body: Option<&Value>) -> Answer {
+    pub(crate) async fn call(&self, verb: Verb, what: &str, path: &str, body: Option<String>) -> Answer {
         let response = self.send(verb, what, path, body).await?;
-        match read(verb, what, response, 0).await? {
+        match self.read_answer(verb, what, response, 0).await? {
             Some((value, _)) => Ok(value),
             None => Err(verb.unknown(too_large(what, LARGEST))),
         }
@@ -40,7 +40,7 @@ impl Cluster {
         let response = self.send(Verb::Get, what, path, None).await?;
         let _turn = self.lists.acquire().await;
         // A list and its `items` are two levels above each object.
-        read(Verb::Get, what, response, 2).await
+        self.read_answer(Verb::Get, what, response, 2).await
     }
 
     /// The unread body of a successful response.
@@ -55,7 +55,7 @@ impl Cluster {
         verb: Verb,
         what: &str,
         path: &str,
-        body: Option<&Value>,
+        body: Option<String>,
     ) -> Result<http::Response<Body>, Failure> {
         let response = self.respond(verb, what, path, body).await?;
         match response.status().is_success() {
@@ -70,10 +70,36 @@ impl Cluster {
         verb: Verb,
         what: &str,
         path: &str,
-        body: Option<&Value>,
+        body: Option<String>,
     ) -> Result<http::Response<Body>, Failure> {
         let response = self.client.send(request(verb, path, body)?).await;
         response.map_err(|e| error::from_transport(verb, what, &e))
+    }
+
+    /// Reads an answer in which objects stand `above` levels deep, and its length in bytes. `None` if the answer
+    /// is too long.
+    async fn read_answer(
+        &self,
+        verb: Verb,
+        what: &str,
+        response: http::Response<Body>,
+        above: usize,
+    ) -> Result<Option<(Value, usize)>, Failure> {
+        let status = response.status();
+        let bytes = match Limited::new(response.into_body(), LARGEST).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(e) if e.is::<LengthLimitError>() => return Ok(None),
+            Err(e) => return Err(error::cut(verb, what, &*e)),
+        };
+        let length = bytes.len();
+        match self.in_turn(length, move || json::parse(&bytes, above)).await {
+            Ok(value) => Ok(Some((value, length))),
+            Err(_) if status == StatusCode::NO_CONTENT => Ok(Some((Value::Null, 0))),
+            Err(e) => {
+                let message = format!("{what}: the answer is not JSON: {e}");
+                Err(verb.unknown(Failure::new(Code::Internal, message)))
+            }
+        }
     }
 
     /// The failure for a response that is not a success.
@@ -94,30 +120,6 @@ impl Cluster {
             self.discovery.forget(path);
         }
         failure
-    }
-}
-
-/// Reads an answer in which objects stand `above` levels deep, and its length in bytes. `None` if the answer
-/// is too long.
-async fn read(
-    verb: Verb,
-    what: &str,
-    response: http::Response<Body>,
-    above: usize,
-) -> Result<Option<(Value, usize)>, Failure> {
-    let status = response.status();
-    let bytes = match Limited::new(response.into_body(), LARGEST).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(e) if e.is::<LengthLimitError>() => return Ok(None),
-        Err(e) => return Err(error::cut(verb, what, &*e)),
-    };
-    match json::parse(&bytes, above) {
-        Ok(value) => Ok(Some((value, bytes.len()))),
-        Err(_) if status == StatusCode::NO_CONTENT => Ok(Some((Value::Null, 0))),
-        Err(e) => {
-            let message = format!("{what}: the answer is not JSON: {e}");
-            Err(verb.unknown(Failure::new(Code::Internal, message)))
-        }
     }
 }
 
@@ -153,7 +155,7 @@ fn retry_after(headers: &http::HeaderMap) -> Option<u64> {
     seconds.parse().ok()
 }
 
-fn request(verb: Verb, path: &str, body: Option<&Value>) -> Result<Request<Body>, Failure> {
+fn request(verb: Verb, path: &str, body: Option<String>) -> Result<Request<Body>, Failure> {
     let mut request = Request::builder()
         .method(verb.method())
         .uri(path)
@@ -167,9 +169,7 @@ fn request(verb: Verb, path: &str, body: Option<&Value>) -> Result<Request<Body>
         };
         request = request.header(http::header::CONTENT_TYPE, content);
     }
-    let body = body
-        .map(|value| value.to_string().into_bytes())
-        .unwrap_or_default();
+    let body = body.unwrap_or_default().into_bytes();
     request.body(Body::from(body)).map_err(|e| {
         Failure::new(
             Code::InvalidArgument,
@@ -191,7 +191,7 @@ mod tests {
         let body = json!({"a": 1});
         for verb in [Verb::Patch, Verb::Create] {
             cluster
-                .call(verb, "x", "/p", Some(&body))
+                .call(verb, "x", "/p", Some(body.to_string()))
                 .await
                 .expect("answered");
         }

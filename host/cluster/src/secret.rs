@@ -202,7 +202,14 @@ impl Cluster {
             .and_then(|value| STANDARD.decode(value).ok());
         let value = value.and_then(|value| String::from_utf8(value).ok());
         let options = json!({"preconditions": {"uid": found["metadata"]["uid"]}});
-        match until(end, Verb::Delete, &what, self.delete(&reference, &options)).await {
+        match until(
+            end,
+            Verb::Delete,
+            &what,
+            self.delete(&reference, options.to_string()),
+        )
+        .await
+        {
             Err(failure) if failure.code != Code::NotFound => Err(failure),
             _ => Ok(value),
         }
@@ -239,7 +246,7 @@ impl Cluster {
         for secret in over {
             let object = polity_core::object::Object::new(secret);
             let options = json!({"preconditions": {"uid": object.uid()}});
-            let _ = self.delete(&object.reference(), &options).await;
+            let _ = self.delete(&object.reference(), options.to_string()).await;
         }
         *self.swept() = page.next;
     }

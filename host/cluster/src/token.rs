@@ -44,7 +44,8 @@ impl Cluster {
         let asked = async {
             let resource = self.resource(&account.kind).await?;
             let path = resource.object(Some(namespace), name, Some("token"))?;
-            self.call(Verb::Create, &what, &path, Some(&request)).await
+            self.call(Verb::Create, &what, &path, Some(request.to_string()))
+                .await
         };
         let answer = until(end, Verb::Create, &what, asked).await?;
         match answer["status"]["token"].as_str() {

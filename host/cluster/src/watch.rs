@@ -46,7 +46,7 @@ use tokio::time::{Instant, sleep};
 use crate::error::Verb;
 use crate::read::{PAGE, refuse_secrets};
 use crate::request::until;
-use crate::{Cluster, path};
+use crate::{Cluster, large, path};
 use lines::{Line, Lines};
 
 /// How long a watch lasts before it is opened again. Load balancers cut connections after five minutes.
@@ -100,11 +100,12 @@ impl Cluster {
             pairs.extend(next.as_deref().map(|token| ("continue", token)));
             let page = self.page(&scope.kind, scope.namespace.as_deref(), &what, size, &pairs);
             let page = until(Instant::now() + LIST_LONGEST, Verb::Get, &what, page).await?;
-            let shown = page
-                .objects
-                .into_iter()
-                .map(|object| scope.trimmed(&Object::new(object)));
-            objects.extend(shown);
+            let shown = {
+                let (scope, found) = (scope.clone(), page.objects);
+                let shown = move |object| scope.trimmed(&Object::new(object));
+                self.in_turn(page.bytes, || found.into_iter().map(shown).collect::<Vec<_>>())
+            };
+            objects.extend(shown.await);
             next = page.next;
             if next.is_none() {
                 return Ok((objects, page.version));
@@ -206,10 +207,13 @@ impl Watch {
 
     async fn follow(&mut self, progress: Progress, mut lines: Lines) -> Transition {
         match lines.next().await {
-            Ok(Some(text)) => match lines::decode(&text, &self.scope) {
-                Ok(line) => on_line(progress, lines, line),
-                Err(failure) => self.on_end(&progress, &failure),
-            },
+            Ok(Some(text)) => {
+                let (length, scope) = (text.len(), self.scope.clone());
+                match large::at_once(length, move || lines::decode(&text, &scope)).await {
+                    Ok(line) => on_line(progress, lines, line),
+                    Err(failure) => self.on_end(&progress, &failure),
+                }
+            }
             Ok(None) => {
                 let failure = Failure::new(Code::Unavailable, "the server ended it at once without an event");
                 self.on_cut(progress, &lines, failure)

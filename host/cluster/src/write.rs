@@ -1,8 +1,10 @@
 //! Writes: patches of primaries, and acts on other objects. Each is sent at most once.
 
+use std::collections::BTreeMap;
+
 use polity_core::call::Write;
 use polity_core::contract::{Act, Answer, Code, Eviction, Failure, ObjectRef, Precondition};
-use polity_core::object::Object;
+use polity_core::object::reference_of;
 use polity_core::time::Unix;
 use polity_kube_rules::deletion::{is_deleting, is_ended};
 use serde_json::{Value, json};
@@ -24,23 +26,24 @@ impl Cluster {
         until(end, prepared.verb, &what, self.perform(prepared)).await
     }
 
-    async fn perform(&self, prepared: Prepared) -> Answer {
+    async fn perform(&self, prepared: Prepared<'_>) -> Answer {
         let Prepared {
             verb,
             object,
             subresource,
             body,
+            precondition,
             counted,
         } = prepared;
         let answer = match verb {
-            Verb::Create => self.create(&body, &[MANAGER]).await,
+            Verb::Create => self.post(&object, body, &[MANAGER]).await,
             // `prepare` makes no `Get`.
             Verb::Get | Verb::Patch => {
-                self.merge(&object, subresource.as_deref(), &body, &[MANAGER])
+                self.patch(&object, subresource.as_deref(), body, &[MANAGER])
                     .await
             }
-            Verb::Delete => self.delete(&object, &body).await,
-            Verb::Evict => self.evict(&object, &body).await,
+            Verb::Delete => self.delete(&object, body).await,
+            Verb::Evict => self.evict(&object, body, precondition).await,
         };
         // The name of an Event follows from its content, so an Event that exists is the same one.
         match (answer, counted) {
@@ -52,29 +55,35 @@ impl Cluster {
     }
 
     pub(crate) async fn create(&self, object: &Value, query: &[(&str, &str)]) -> Answer {
-        let reference = Object::new(object.clone()).reference();
-        let resource = self.resource(&reference.kind).await?;
-        let path = resource.collection(reference.namespace.as_deref())? + &path::query(query);
-        self.call(Verb::Create, &named(&reference), &path, Some(object))
-            .await
+        self.post(&reference_of(object), object.to_string(), query).await
+    }
+
+    async fn post(&self, object: &ObjectRef, text: String, query: &[(&str, &str)]) -> Answer {
+        let resource = self.resource(&object.kind).await?;
+        let path = resource.collection(object.namespace.as_deref())? + &path::query(query);
+        self.call(Verb::Create, &named(object), &path, Some(text)).await
     }
 
     /// Sends a JSON merge patch. `metadata.uid` and `metadata.resourceVersion` in the patch are its
     /// precondition.
-    pub(crate) async fn merge(
+    pub(crate) async fn merge(&self, object: &ObjectRef, patch: &Value, query: &[(&str, &str)]) -> Answer {
+        self.patch(object, None, patch.to_string(), query).await
+    }
+
+    async fn patch(
         &self,
         object: &ObjectRef,
         subresource: Option<&str>,
-        patch: &Value,
+        text: String,
         query: &[(&str, &str)],
     ) -> Answer {
         let resource = self.resource(&object.kind).await?;
         let path =
             resource.object(object.namespace.as_deref(), &object.name, subresource)? + &path::query(query);
-        self.call(Verb::Patch, &named(object), &path, Some(patch)).await
+        self.call(Verb::Patch, &named(object), &path, Some(text)).await
     }
 
-    pub(crate) async fn delete(&self, object: &ObjectRef, options: &Value) -> Answer {
+    pub(crate) async fn delete(&self, object: &ObjectRef, options: String) -> Answer {
         let resource = self.resource(&object.kind).await?;
         let path = resource.object(object.namespace.as_deref(), &object.name, None)?;
         let answer = self
@@ -89,15 +98,21 @@ impl Cluster {
         })
     }
 
-    async fn evict(&self, object: &ObjectRef, eviction: &Value) -> Answer {
+    async fn evict(
+        &self,
+        object: &ObjectRef,
+        eviction: String,
+        precondition: Option<&Precondition>,
+    ) -> Answer {
         let what = named(object);
         // API servers retry an eviction whose precondition fails for ten seconds. This check ends an eviction
         // that cannot succeed at once. The precondition is sent as well, because the Pod can change after the
         // check.
-        let precondition = &eviction["deleteOptions"]["preconditions"];
         let before = self.get(object).await?;
-        for field in ["uid", "resourceVersion"] {
-            if !precondition[field].is_null() && precondition[field] != before["metadata"][field] {
+        let uid = precondition.map(|precondition| precondition.uid.as_str());
+        let version = precondition.and_then(|precondition| precondition.resource_version.as_deref());
+        for (field, wanted) in [("uid", uid), ("resourceVersion", version)] {
+            if wanted.is_some_and(|wanted| before["metadata"][field] != wanted) {
                 let message = format!("{what}: the precondition failed: another {field}");
                 return Err(Failure::new(Code::Aborted, message));
             }
@@ -109,7 +124,7 @@ impl Cluster {
         // fails, the Pod is evicted all the same: the effect is unknown.
         match self.get(object).await {
             // It is ending: its grace period runs, or a finalizer holds it.
-            Ok(pod) if pod["metadata"]["uid"] == precondition["uid"] => Ok(pod),
+            Ok(pod) if pod["metadata"]["uid"].as_str() == uid => Ok(pod),
             // Another Pod has the name by now, so the evicted one is gone.
             Ok(_) => Ok(Value::Null),
             Err(failure) if failure.code == Code::NotFound => Ok(Value::Null),
@@ -120,21 +135,24 @@ impl Cluster {
 
 /// A write in the form in which it is sent.
 #[derive(Debug)]
-struct Prepared {
+struct Prepared<'a> {
     verb: Verb,
     object: ObjectRef,
     subresource: Option<String>,
-    body: Value,
+    body: String,
+    /// Of an eviction.
+    precondition: Option<&'a Precondition>,
     /// Set for an Event: if the Event object exists, it is counted up with this time.
     counted: Option<Unix>,
 }
 
-fn prepare(write: &Write) -> Result<Prepared, Failure> {
+fn prepare(write: &Write) -> Result<Prepared<'_>, Failure> {
     let prepared = |verb, object: &ObjectRef, body| Prepared {
         verb,
         object: object.clone(),
         subresource: None,
         body,
+        precondition: None,
         counted: None,
     };
     match write {
@@ -148,12 +166,8 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
             ..prepared(Verb::Patch, object, guarded(patch, precondition.as_ref())?)
         }),
         Write::Act(Act::Create(act)) => {
-            let body = act.object.object("create")?.clone();
-            Ok(prepared(
-                Verb::Create,
-                &Object::new(body.clone()).reference(),
-                body,
-            ))
+            let body = act.object.object("create")?;
+            Ok(prepared(Verb::Create, &reference_of(body), body.to_string()))
         }
         Write::Act(Act::Patch(act)) => Ok(Prepared {
             subresource: act.subresource.clone(),
@@ -168,9 +182,12 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
             if let Some(policy) = &act.propagation_policy {
                 options["propagationPolicy"] = json!(policy);
             }
-            Ok(prepared(Verb::Delete, &act.object, options))
+            Ok(prepared(Verb::Delete, &act.object, options.to_string()))
         }
-        Write::Act(Act::Evict(act)) => Ok(prepared(Verb::Evict, &act.object, eviction(act))),
+        Write::Act(Act::Evict(act)) => Ok(Prepared {
+            precondition: Some(&act.precondition),
+            ..prepared(Verb::Evict, &act.object, eviction(act).to_string())
+        }),
         Write::Act(Act::Cloud(_) | Act::Mint(_) | Act::Revoke(_)) => Err(Failure::new(
             Code::Unimplemented,
             "the API server does not perform acts of this kind",
@@ -184,23 +201,23 @@ fn prepare(write: &Write) -> Result<Prepared, Failure> {
             let body = event::fresh(object, uid, event, *now);
             Ok(Prepared {
                 counted: Some(*now),
-                ..prepared(Verb::Create, &Object::new(body.clone()).reference(), body)
+                ..prepared(Verb::Create, &reference_of(&body), body.to_string())
             })
         }
     }
 }
 
-/// A patch with its precondition in `metadata`.
-fn guarded(patch: &Value, precondition: Option<&Precondition>) -> Result<Value, Failure> {
+/// The text of a patch with its precondition in `metadata`. Only the metadata is copied, because a patch may be large.
+fn guarded(patch: &Value, precondition: Option<&Precondition>) -> Result<String, Failure> {
     let Some(precondition) = precondition else {
-        return Ok(patch.clone());
+        return Ok(patch.to_string());
     };
     let invalid = |what| Failure::new(Code::InvalidArgument, format!("the {what} is not a JSON object"));
-    let mut patch = patch.as_object().cloned().ok_or_else(|| invalid("patch"))?;
-    let mut metadata = match patch.remove("metadata") {
+    let fields = patch.as_object().ok_or_else(|| invalid("patch"))?;
+    let mut metadata = match fields.get("metadata") {
         // In a merge patch `null` deletes, and no object can be without metadata.
         None | Some(Value::Null) => serde_json::Map::new(),
-        Some(Value::Object(fields)) => fields,
+        Some(Value::Object(fields)) => fields.clone(),
         Some(_) => return Err(invalid("metadata of the patch")),
     };
     // They replace what the patch says itself: a policy does not choose its own precondition.
@@ -208,8 +225,14 @@ fn guarded(patch: &Value, precondition: Option<&Precondition>) -> Result<Value, 
     if let Some(version) = &precondition.resource_version {
         metadata.insert("resourceVersion".to_owned(), json!(version));
     }
-    patch.insert("metadata".to_owned(), Value::Object(metadata));
-    Ok(Value::Object(patch))
+    let metadata = Value::Object(metadata);
+    let mut guarded: BTreeMap<&str, &Value> = fields
+        .iter()
+        .map(|(name, value)| (name.as_str(), value))
+        .collect();
+    guarded.insert("metadata", &metadata);
+    // Writing a tree never fails.
+    Ok(serde_json::to_string(&guarded).unwrap_or_default())
 }
 
 fn options(precondition: &Precondition, grace: Option<u32>) -> Value {

@@ -25,12 +25,14 @@ pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_conditi
 pub use load::{check_definition, check_load};
 use polity_kube_rules::names::LONGEST_SUBDOMAIN;
 pub use polity_kube_rules::names::is_wellformed;
+use polity_kube_rules::text;
 pub use refusal::{Named, Refusal, Ungranted};
 
 use crate::binding::{Grant, KindGrant, MintGrant, Relation, SecretGrant};
 use crate::catalogue::{Catalogue, Operation, OperationEffect, SecretRef};
 use crate::contract::{Code, Failure, Kind, ObjectRef};
 use crate::object::Object;
+use crate::projection;
 
 /// API groups that no request and no binding may name, whatever is granted: their objects decide over rights.
 const CLOSED_GROUPS: [&str; 8] = [
@@ -216,6 +218,20 @@ impl<'a> Reach<'a> {
             false => Err(Ungranted::Unrelated(other.into())),
         }
     }
+
+    /// The same for an object that is not made yet. It may be large, so only what the relation compares is made text.
+    fn check_new(&self, content: &Value, reference: &ObjectRef) -> Result<(), Ungranted> {
+        let theirs = |relation: &Relation| projection::get(content, &relation.theirs);
+        let theirs = self.grant.relation.as_ref().and_then(theirs);
+        let theirs = theirs.map(|value| text::canonical(value.clone()));
+        let (namespace, name) = (reference.namespace.as_deref(), &reference.name);
+        match is_related(self.grant, [self.ours, theirs.as_deref()])
+            && reaches(self.grant, self.own, namespace, Some(name))
+        {
+            true => Ok(()),
+            false => Err(Ungranted::Unrelated(reference.into())),
+        }
+    }
 }
 
 /// Whether a grant reaches an object: it has the relation that the grant requires. `own` is the namespace of the primary,
@@ -223,11 +239,14 @@ impl<'a> Reach<'a> {
 pub(crate) fn is_reached(
     grant: &KindGrant,
     own: Option<&str>,
-    [ours, theirs]: [Option<&str>; 2],
+    compared: [Option<&str>; 2],
     other: &Object,
 ) -> bool {
-    let is_related = grant.relation.is_none() || ours.is_some_and(names_something) && ours == theirs;
-    is_related && reaches(grant, own, other.namespace(), Some(other.name()))
+    is_related(grant, compared) && reaches(grant, own, other.namespace(), Some(other.name()))
+}
+
+fn is_related(grant: &KindGrant, [ours, theirs]: [Option<&str>; 2]) -> bool {
+    grant.relation.is_none() || ours.is_some_and(names_something) && ours == theirs
 }
 
 /// Whether a grant reaches an object.

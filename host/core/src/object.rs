@@ -50,6 +50,21 @@ const INDEXED: [&str; 7] = [
     "status.pending",
 ];
 
+/// The reference that names an object of which only the tree is there.
+pub fn reference_of(object: &Value) -> ObjectRef {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &object["metadata"];
+    ObjectRef {
+        cluster: None,
+        kind: Kind {
+            api_version: text(&object["apiVersion"]),
+            kind: text(&object["kind"]),
+        },
+        namespace: metadata["namespace"].as_str().map(str::to_owned),
+        name: text(&metadata["name"]),
+    }
+}
+
 impl Object {
     /// Takes an object as an API server sends it. Missing metadata reads as empty.
     pub fn new(mut value: Value) -> Self {

@@ -42,6 +42,28 @@ fn spell_numbers(value: &mut Value) {
     }
 }
 
+/// Whether the text of a value has more bytes than this, where a number counts as four. It reads no more of the value
+/// than it must.
+pub fn is_longer(value: &Value, bytes: usize) -> bool {
+    left(value, bytes).is_none()
+}
+
+/// What is left of so many bytes beside the text of a value.
+fn left(value: &Value, bytes: usize) -> Option<usize> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => bytes.checked_sub(4),
+        Value::String(text) => bytes.checked_sub(text.len() + 2),
+        Value::Array(items) => items.iter().try_fold(bytes.checked_sub(2)?, |bytes, item| {
+            left(item, bytes)?.checked_sub(1)
+        }),
+        Value::Object(fields) => fields
+            .iter()
+            .try_fold(bytes.checked_sub(2)?, |bytes, (name, value)| {
+                left(value, bytes)?.checked_sub(name.len() + 4)
+            }),
+    }
+}
+
 /// The value at a dotted path, as text; `None` if it is absent or null.
 pub fn at<'a>(text: &'a str, path: &str) -> Option<&'a str> {
     let found = path.split('.').try_fold(text, field)?;
@@ -230,6 +252,21 @@ impl<'a> Visitor<'a> for Write<'_, '_, '_> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_value_is_longer_than_somewhat_less_than_its_text_and_not_than_somewhat_more() {
+        let many: Vec<Value> = (1_000..1_500).map(Value::from).collect();
+        for value in [
+            json!("some words of text"),
+            json!({"a": {"b": ["c", null, true]}, "d": "e"}),
+            Value::from(many),
+            json!({"metadata": {"name": "x"}, "spec": "y".repeat(100)}),
+        ] {
+            let length = canonical(value.clone()).len();
+            assert!(is_longer(&value, length * 9 / 10), "{value}");
+            assert!(!is_longer(&value, length * 11 / 10 + 4), "{value}");
+        }
+    }
 
     #[test]
     fn one_value_has_one_text_however_a_server_spells_it() {

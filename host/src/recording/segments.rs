@@ -15,7 +15,7 @@ use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
 
 use super::RECORDED;
-use crate::private;
+use crate::{priority, private};
 
 /// The most bytes of one segment. Then the next segment begins.
 const SEGMENT: u64 = 4 << 20;
@@ -132,6 +132,7 @@ impl Packing {
         let (folder, stop) = (folder.try_clone()?, Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let work = move || {
+            priority::step_back(priority::LONG);
             if let Err(e) = pack_before(&folder, before, &stopped) {
                 tracing::warn!("segments of the recording stay uncompressed: {e:#}");
             }

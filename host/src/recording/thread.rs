@@ -10,6 +10,7 @@ use polity_core::record::{PassRecord, RoleRecord};
 use tokio::sync::watch;
 
 use super::Recorder;
+use crate::priority;
 
 /// The most bytes of passes that wait to be written. The host goes on without a file, but not without a recording: while
 /// more bytes wait, it waits too. Before that, core lets the passes wait that say the most (`core/controller/journals.rs`).
@@ -60,7 +61,10 @@ impl RecordingThread {
         let own = shared.clone();
         let thread = std::thread::Builder::new()
             .name("recording".into())
-            .spawn(move || own.run(recorder))
+            .spawn(move || {
+                priority::step_back(priority::SHORT);
+                own.run(recorder);
+            })
             .context("there is no thread for the recording")?;
         Ok(RecordingThread {
             shared,

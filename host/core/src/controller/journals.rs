@@ -70,7 +70,8 @@ impl Journals {
     }
 
     /// Removes a pass that ended. Returns the waiting passes that must check again: those of its tenant queue, and
-    /// also those of all others if bytes became free or if another pass is now the oldest.
+    /// also those of all others if bytes became free or if another pass is now the oldest. If passes are recorded, its
+    /// bytes become free later.
     pub(crate) fn end(&mut self, name: &Arc<str>, pass: PassId) -> BTreeSet<PassId> {
         let was_oldest = self.is_oldest(pass);
         self.all.remove(&pass);
@@ -81,6 +82,7 @@ impl Journals {
         let held = ended.passes.remove(&pass).unwrap_or(0);
         ended.waiting.remove(&pass);
         let mut released = std::mem::take(&mut ended.waiting);
+        let frees = held > 0 && !self.records;
         if self.records {
             ended.unrecorded += held;
             self.unrecorded_bytes += held;
@@ -88,7 +90,7 @@ impl Journals {
         } else {
             self.free(name, held);
         }
-        if held > 0 || was_oldest {
+        if frees || was_oldest {
             released.append(&mut self.all_waiting());
         }
         self.released.extend(&released);

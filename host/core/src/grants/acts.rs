@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::asks::at_home;
 use super::guarded::{Change, check_guarded, host_conditions};
 use super::{
-    Grants, MINTED, Refusal, Target, Ungranted, Verb, check_reference, check_relation, check_sealed,
-    check_word, operation,
+    Grants, MINTED, Reach, Refusal, Target, Ungranted, Verb, check_reference, check_sealed, check_word,
+    operation,
 };
 use crate::binding::{Binding, KindGrant, MintGrant};
 use crate::catalogue::{Operation, OperationEffect, SecretRef};
 use crate::contract::{Act, CloudAct, Code, Document, Failure, Mint, ObjectPatch, ObjectRef, Role};
-use crate::object::Object;
+use crate::object::{Object, reference_of};
 use crate::time::millis;
 use crate::{merge, projection};
 
@@ -116,21 +116,20 @@ fn check_cloud(binding: &Binding, primary: Option<&Object>, act: &CloudAct) -> R
 fn check_create(grants: &Grants, primary: Option<&Object>, object: &Document) -> Result<(), Refusal> {
     let own = primary.and_then(Object::namespace);
     let content = object.object("create")?;
-    let object = Object::new(content.clone());
-    let reference = object.reference();
+    let reference = reference_of(content);
     admitted(grants, Verb::Create, own, &reference)?;
-    let by_name = WORKLOADS.contains(&object.kind().kind.as_str());
+    let by_name = WORKLOADS.contains(&reference.kind.kind.as_str());
     let creation = Change::creation(&reference, content);
     let guarded = check_guarded(grants, own, Verb::Create, &creation, false)?;
     if !host_conditions(content).is_empty() {
         return Err(Ungranted::HostConditions.into());
     }
-    check_relation(guarded, primary, &object)?;
+    Reach::of(guarded, primary).check_new(content, &reference)?;
     match by_name {
         true => {
             let named = check_guarded(grants, own, Verb::Create, &creation, true);
             let named = named.map_err(|_| Ungranted::Workload(reference.kind.kind.clone()))?;
-            Ok(check_relation(named, primary, &object)?)
+            Ok(Reach::of(named, primary).check_new(content, &reference)?)
         }
         false => Ok(()),
     }

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::Context;
 use crate::call::Scope;
-use crate::contract::{Act, Kind, ObjectPatch, ObjectRef};
+use crate::contract::{Act, ObjectPatch, ObjectRef};
 use crate::controller::cache::Change;
 use crate::key::ObjectKey;
 use crate::merge;
-use crate::object::Object;
+use crate::object::{Object, reference_of};
 
 /// The object of an act, as the watches showed it when the act was sent.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -141,21 +141,8 @@ fn is_of_one_version(act: &Act) -> bool {
 /// The other object that an act changes or creates.
 fn object_of(act: &Act) -> Option<ObjectRef> {
     match act {
-        Act::Create(act) => {
-            // The checks have refused what is no object.
-            let content = act.object.object("create").ok()?;
-            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-            let metadata = &content["metadata"];
-            Some(ObjectRef {
-                cluster: None,
-                kind: Kind {
-                    api_version: text(&content["apiVersion"]),
-                    kind: text(&content["kind"]),
-                },
-                namespace: metadata["namespace"].as_str().map(str::to_owned),
-                name: text(&metadata["name"]),
-            })
-        }
+        // The checks have refused what is no object.
+        Act::Create(act) => act.object.object("create").ok().map(reference_of),
         Act::Patch(act) => Some(act.object.clone()),
         Act::Delete(act) => Some(act.object.clone()),
         Act::Evict(act) => Some(act.object.clone()),

@@ -5,6 +5,7 @@ use std::{
     panic::AssertUnwindSafe,
     sync::Arc,
     task::{Context, Poll},
+    thread::available_parallelism,
     time::Duration,
 };
 
@@ -16,6 +17,10 @@ use http::{
     request::Parts,
 };
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::Semaphore,
+};
 use tower::Service;
 
 use crate::{
@@ -36,6 +41,9 @@ use crate::{
 /// The most bytes of a request body: the limit of a real API server.
 const MOST: usize = 3 << 20;
 
+/// The most bytes of an object that takes no noticeable time: some hundreds of microseconds.
+const SMALL: usize = 32 << 10;
+
 /// The longest time for a request body: the time that a real API server gives a request.
 const BODY: Duration = Duration::from_secs(60);
 
@@ -46,12 +54,18 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Debug)]
 pub struct Api {
     store: Arc<Store>,
+    /// Large writes take turns, as many at a time as there are processors. Small ones then wait for few of them.
+    turns: Arc<Semaphore>,
 }
 
 impl Api {
     /// Serves what is in `store`.
     pub fn new(store: Arc<Store>) -> Self {
-        Self { store }
+        let turns = available_parallelism().map_or(1, usize::from);
+        Self {
+            store,
+            turns: Arc::new(Semaphore::new(turns)),
+        }
     }
 
     /// Waits until objects can never be stored again, and returns the reason. What is read from then on may
@@ -76,16 +90,37 @@ impl Api {
         })
     }
 
-    /// Performs a request. A write waits for the disk, so it runs on a thread for blocking work.
+    /// Performs a request. A write waits for the disk and for other writes, and one of a large object takes
+    /// milliseconds, so it runs on a thread for blocking work. On a runtime with one thread, writes in memory
+    /// keep their order: with a clock that jumps, equal runs write equal histories.
     async fn dispatch(self, parts: Parts, body: Bytes) -> Result<Response<Body>, Refusal> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
-        let waits = self.store.is_durable() && (!reads || self.store.is_late());
-        if !waits {
+        let one_thread = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
+        let waits = self.store.is_durable() || !one_thread;
+        if !waits || (reads && !self.store.is_late()) {
             return self.route_or_say(&parts, &body);
         }
+        let turns = self.turns.clone();
+        let _turn = match self.is_large(&parts, &body) {
+            true => Some(turns.acquire().await),
+            false => None,
+        };
         let work = tokio::task::spawn_blocking(move || self.route_or_say(&parts, &body));
         work.await
             .unwrap_or_else(|_| Err(Refusal::internal("the request was abandoned")))
+    }
+
+    /// Whether the request or the object that it names is large.
+    fn is_large(&self, parts: &Parts, body: &Bytes) -> bool {
+        let stored = || {
+            let Route::Resource(location) = path::parse(parts.uri.path()).ok()? else {
+                return None;
+            };
+            let state = self.store.read();
+            let (key, _) = Target::find(&state.registry, location).ok()?.named().ok()?;
+            Some(state.get(&key)?.json().len())
+        };
+        body.len() > SMALL || stored().is_some_and(|stored| stored > SMALL)
     }
 
     /// Performs a request and catches panics. A panic is a bug of Polity. Without an answer the client, which

@@ -11,7 +11,7 @@ pub(crate) mod api;
 mod discovery;
 pub(crate) mod json;
 mod openapi;
-mod path;
+pub(crate) mod path;
 pub(crate) mod query;
 pub(crate) mod refusal;
 pub(crate) mod reply;

@@ -20,8 +20,9 @@ use crate::{
     verbs::Selection,
 };
 
-/// The most objects or changes that become bytes at once.
+/// The most objects or changes that become bytes at once, and the bytes after which no further one does.
 const BATCH: usize = 256;
+const BYTES: usize = 1 << 20;
 /// After this many changes that a watch does not select, the watch gets a bookmark, well before the history
 /// forgets them.
 const QUIET: usize = 512;
@@ -150,9 +151,13 @@ impl Watch {
 
     /// Shows initial objects. `false` if none are left.
     fn show_initial(&mut self, out: &mut Vec<u8>) -> bool {
-        let count = self.initial.len().min(BATCH);
-        for object in self.initial.drain(..count).collect::<Vec<_>>() {
+        let mut count = 0;
+        while count < BATCH
+            && out.len() < BYTES
+            && let Some(object) = self.initial.pop_front()
+        {
             self.event("ADDED", &object, out);
+            count += 1;
         }
         if self.initial.is_empty() && self.closing_bookmark {
             self.closing_bookmark = false;
@@ -171,6 +176,10 @@ impl Watch {
             }
         };
         for change in &batch {
+            // The rest comes with the next bytes: it is after this revision.
+            if out.len() >= BYTES {
+                break;
+            }
             self.revision = change.revision;
             match self.shown(change) {
                 Some((kind, object)) => self.event(kind, &object, out),

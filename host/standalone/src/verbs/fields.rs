@@ -14,6 +14,7 @@ use crate::http::{
 const OPERATION: [&str; 4] = ["op", "path", "from", "value"];
 
 /// The problems with the fields of a body, as far as they are known.
+#[derive(Clone)]
 pub(crate) struct FieldCheck {
     validation: FieldValidation,
     /// Problems in the words of a real API server: `duplicate field "spec.x"`.

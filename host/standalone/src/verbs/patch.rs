@@ -4,7 +4,10 @@ use json_patch::PatchOperation;
 use polity_kube_rules::merge_patch;
 use serde_json::Value;
 
-use super::{Call, Written, update::replace};
+use super::{
+    Call, Written,
+    update::{Replacement, replace},
+};
 use crate::{
     http::refusal::Refusal,
     verbs::admission::{DEPTH, Shape, check_place, too_deep},
@@ -58,22 +61,20 @@ impl PatchKind {
 /// Patches an object, or its status.
 pub(crate) fn patch(call: &Call<'_>, kind: PatchKind) -> Result<Written, Refusal> {
     let target = call.target;
-    let (key, name) = target.named()?;
+    let (key, _) = target.named()?;
     let (body, fields) = call.begin_write()?;
     let fields = match kind {
         PatchKind::Json => fields.of_json_patch(&body),
         PatchKind::Merge => fields.of_merge_patch(),
     };
     let patch = Patch::parse(body, kind)?;
-    call.store.write(|write| {
-        let stored = write
-            .get(&key)
-            .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
-        let served = target.kind.in_version(target.version(), &stored);
-        let mut object = served.unwrap_or_else(|| stored.tree());
+    replace(call, &key, |stored, now| {
+        let tree = stored.tree();
+        let served = target.kind.in_version(target.version(), stored);
+        let mut object = served.unwrap_or_else(|| tree.clone());
         patch.apply(&mut object)?;
         check_place(target, &mut object)?;
-        replace(write, target, (&key, &stored), object, fields)
+        Replacement::new(target, &key, &tree, object, fields.clone(), now)
     })
 }
 

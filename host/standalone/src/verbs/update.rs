@@ -1,6 +1,8 @@
 //! Replaces an object. Also the code that update and patch share.
 
-use polity_kube_rules::{deletion::is_deleting, finalizers};
+use std::sync::Arc;
+
+use polity_kube_rules::{deletion::is_deleting, finalizers, time::meta_time};
 use serde_json::{Value, json};
 
 use super::{Call, Written};
@@ -11,7 +13,7 @@ use crate::{
         target::{Part, Target},
     },
     kinds::Rules,
-    store::{Key, Object, Write},
+    store::{Key, Object},
     verbs::{
         admission::{check_place, conform},
         fields::FieldCheck,
@@ -43,55 +45,86 @@ pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
         );
         return Err(Refusal::invalid(target.kind.invalid_subject(name), &[cause]));
     }
-    call.store.write(|write| {
-        let stored = write
-            .get(&key)
-            .ok_or_else(|| Refusal::not_found(target.subject(name)))?;
-        // In an update a uid is a precondition. In a patch it is an attempt to change the uid.
-        let uid = object["metadata"]["uid"]
-            .as_str()
-            .filter(|uid| !uid.is_empty())
-            .map(str::to_owned);
-        let same = Preconditions {
-            uid,
-            resource_version: None,
-        };
-        same.check(&stored.tree())
+    // In an update a uid is a precondition. In a patch it is an attempt to change the uid.
+    let uid = object["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty());
+    let same = Preconditions {
+        uid: uid.map(str::to_owned),
+        resource_version: None,
+    };
+    replace(call, &key, |stored, now| {
+        let stored = stored.tree();
+        same.check(&stored)
             .map_err(|why| Refusal::conflict(target.subject(name), &why))?;
-        replace(write, target, (&key, &stored), object, fields)
+        Replacement::new(target, &key, &stored, object.clone(), fields.clone(), now)
     })
 }
 
-/// Stores the wanted object, in the version of the request, in place of the old one.
+/// Puts an object in place of the one with this key. `work_out` makes it from the stored one and the time.
+///
+/// It is worked out before the store is held, because a large object takes milliseconds and all other writes would wait.
+/// If the stored object has changed meanwhile, it is worked out again.
 pub(super) fn replace(
-    write: &mut Write<'_>,
-    target: &Target,
-    (key, object): (&Key, &Object),
-    mut wanted: Value,
-    fields: FieldCheck,
+    call: &Call<'_>,
+    key: &Key,
+    work_out: impl Fn(&Object, &str) -> Result<Replacement, Refusal>,
 ) -> Result<Written, Refusal> {
-    let stored = object.tree();
-    check_version(target, key, &stored, &wanted)?;
-    check_metadata(target, key, &stored, &wanted)?;
-    target.kind.to_storage(&mut wanted);
-    let mut next = combine(target, &stored, wanted);
-    let warnings = conform(target, &mut next, Some(&stored), fields, &write.now())?;
-    if next == stored {
-        return Ok(Written {
-            object: object.clone(),
+    let seen = call.store.read().get(key).cloned();
+    let ahead = seen.map(|seen| (work_out(&seen, &meta_time(call.store.now())), seen));
+    call.store.write(|write| {
+        let stored = write
+            .get(key)
+            .ok_or_else(|| Refusal::not_found(call.target.subject(&key.name)))?;
+        let Replacement { next, warnings } = match ahead {
+            Some((worked_out, seen)) if Arc::ptr_eq(&seen, &stored) => worked_out?,
+            _ => work_out(&stored, &write.now())?,
+        };
+        let object = match next {
+            Some(next) => deletion::put(write, key, next),
+            None => stored,
+        };
+        Ok(Written { object, warnings })
+    })
+}
+
+/// What becomes of a stored object.
+pub(super) struct Replacement {
+    /// The object to store; `None` if nothing changes.
+    next: Option<Value>,
+    /// Warnings for the `Warning` header.
+    warnings: Vec<String>,
+}
+
+impl Replacement {
+    /// The wanted object, which is in the version of the request, in place of the stored one.
+    pub(super) fn new(
+        target: &Target,
+        key: &Key,
+        stored: &Value,
+        mut wanted: Value,
+        fields: FieldCheck,
+        now: &str,
+    ) -> Result<Self, Refusal> {
+        check_version(target, key, stored, &wanted)?;
+        check_metadata(target, key, stored, &wanted)?;
+        target.kind.to_storage(&mut wanted);
+        let mut next = combine(target, stored, wanted);
+        let warnings = conform(target, &mut next, Some(stored), fields, now)?;
+        if next == *stored {
+            return Ok(Replacement { next: None, warnings });
+        }
+        check_change(target, key, stored, &next)?;
+        if target.part == Part::Whole
+            && target.kind.rules.counts_generations()
+            && content_differs(target, stored, &next)
+        {
+            let generation = stored["metadata"]["generation"].as_i64().unwrap_or(0);
+            next["metadata"]["generation"] = json!(generation.saturating_add(1));
+        }
+        Ok(Replacement {
+            next: Some(next),
             warnings,
-        });
+        })
     }
-    check_change(target, key, &stored, &next)?;
-    if target.part == Part::Whole
-        && target.kind.rules.counts_generations()
-        && content_differs(target, &stored, &next)
-    {
-        let generation = stored["metadata"]["generation"].as_i64().unwrap_or(0);
-        next["metadata"]["generation"] = json!(generation.saturating_add(1));
-    }
-    let object = deletion::put(write, key, next);
-    Ok(Written { object, warnings })
 }
 
 /// Checks the resourceVersion of the body, which is a precondition.
@@ -240,4 +273,64 @@ fn content_differs(target: &Target, stored: &Value, next: &Value) -> bool {
         .iter()
         .any(|(field, value)| counts(field) && old.get(field) != Some(value));
     changed || old.keys().any(|field| counts(field) && !new.contains_key(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::{
+        http::path::{self, Route},
+        http::query::Query,
+        store::Store,
+        verbs::{PatchKind, create, patch},
+    };
+
+    /// Does something with a request for the ConfigMap `default/a`, or for all of them.
+    fn with_call<T>(store: &Store, path: &str, body: &Value, work: impl FnOnce(&Call<'_>) -> T) -> T {
+        let registry = store.read().registry.clone();
+        let Ok(Route::Resource(location)) = path::parse(path) else {
+            panic!("{path} is a path of objects");
+        };
+        let target = Target::find(&registry, location).unwrap_or_else(|refusal| panic!("{refusal}"));
+        work(&Call {
+            store,
+            target: &target,
+            query: &Query::parse(""),
+            body: &body.to_string().into(),
+        })
+    }
+
+    #[test]
+    fn a_replacement_is_worked_out_again_if_the_object_changed_meanwhile() {
+        let all = "/api/v1/namespaces/default/configmaps";
+        let one = "/api/v1/namespaces/default/configmaps/a";
+        let store = Store::in_memory(std::sync::Arc::new(|| std::time::UNIX_EPOCH), [0; 16]);
+        let made = json!({"metadata": {"name": "a"}, "data": {"is": "made"}});
+        assert!(with_call(&store, all, &made, create).is_ok());
+        for (meanwhile, times) in [(false, 1), (true, 2)] {
+            let looks = Cell::new(0);
+            let written = with_call(&store, one, &json!({}), |call| {
+                let (key, _) = call.target.named()?;
+                let (_, fields) = call.begin_write()?;
+                replace(call, &key, |stored, now| {
+                    looks.set(looks.get() + 1);
+                    // The store is not held, so others can write.
+                    if meanwhile && looks.get() == 1 {
+                        let other = json!({"data": {"other": "stands"}});
+                        let other = with_call(&store, one, &other, |call| patch(call, PatchKind::Merge));
+                        assert!(other.is_ok());
+                    }
+                    let mut next = stored.tree();
+                    next["data"]["looks"] = json!(looks.get().to_string());
+                    Replacement::new(call.target, &key, &stored.tree(), next, fields.clone(), now)
+                })
+            });
+            let written = written.unwrap_or_else(|refusal| panic!("{refusal}"));
+            assert_eq!(looks.get(), times);
+            assert_eq!(written.object.at("data.looks"), json!(times.to_string()));
+            assert_eq!(written.object.at("data.other") == json!("stands"), meanwhile);
+        }
+    }
 }
