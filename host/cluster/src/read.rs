@@ -2,13 +2,17 @@
 
 use http::StatusCode;
 use polity_core::contract::{Answer, Code, Failure, Kind, ListQuery, ObjectQuery, ObjectRef, Question};
-use serde_json::{Value, json};
+use polity_core::object::Object;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::error::Verb;
 use crate::path::core_object;
 use crate::request::{LARGEST, named, too_large, until};
-use crate::{Cluster, LONGEST, path};
+use crate::{Cluster, LONGEST, json, path};
 
 /// The most objects in one page of a list.
 pub(crate) const PAGE: usize = 500;
@@ -92,7 +96,7 @@ impl Cluster {
             pairs.extend(query.label_selector.as_deref().map(|s| ("labelSelector", s)));
             pairs.extend(query.field_selector.as_deref().map(|s| ("fieldSelector", s)));
             pairs.extend(next.as_deref().map(|token| ("continue", token)));
-            let page = self
+            let page: Page<Value> = self
                 .page(&query.kind, query.namespace.as_deref(), what, Some(size), &pairs)
                 .await?;
             bytes += page.bytes;
@@ -120,42 +124,37 @@ impl Cluster {
 
     /// One page with at most `size` objects. With `None` the server chooses. If an answer is too large, the
     /// page is asked for again with half as many objects.
-    pub(crate) async fn page(
+    pub(crate) async fn page<T: Item>(
         &self,
         kind: &Kind,
         namespace: Option<&str>,
         what: &str,
         mut size: Option<usize>,
         query: &[(&str, &str)],
-    ) -> Result<Page, Failure> {
+    ) -> Result<Page<T>, Failure> {
         let resource = self.resource(kind).await?;
         let collection = resource.collection(namespace)?;
-        let (mut list, bytes) = loop {
+        let text = loop {
             let limit = size.map(|size| size.to_string());
             let limit = limit.iter().map(|limit| ("limit", limit.as_str()));
             let pairs: Vec<(&str, &str)> = limit.chain(query.iter().copied()).collect();
             let path = collection.clone() + &path::query(&pairs);
             match (self.call_list(what, &path).await?, size) {
-                (Some(read), _) => break read,
+                (Some(text), _) => break text,
                 // One object is too large by itself. A shorter page cannot be asked for.
                 (None, Some(1)) => return Err(too_large(what, LARGEST)),
                 (None, _) => size = Some(size.unwrap_or(PAGE) / 2),
             }
         };
-        let text = |field: &str| list["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let (version, next) = (text("resourceVersion"), text("continue"));
-        Ok(Page {
-            objects: items(&mut list, kind, what)?,
-            version,
-            next: (!next.is_empty()).then_some(next),
-            bytes,
-        })
+        let (kind, what) = (kind.clone(), what.to_owned());
+        self.in_turn(text.len(), move || Page::read(&text, &kind, &what))
+            .await
     }
 }
 
 /// One page of a list.
-pub(crate) struct Page {
-    pub(crate) objects: Vec<Value>,
+pub(crate) struct Page<T> {
+    pub(crate) objects: Vec<T>,
     pub(crate) version: String,
     /// The token of the next page; `None` on the last page.
     pub(crate) next: Option<String>,
@@ -163,23 +162,60 @@ pub(crate) struct Page {
     pub(crate) bytes: usize,
 }
 
-/// The objects of a list. Kind and apiVersion are added, because servers leave them out of list items. An answer without
-/// items is no empty list: taken for one, it would make all objects vanish.
-fn items(list: &mut Value, kind: &Kind, what: &str) -> Result<Vec<Value>, Failure> {
-    let mut items = match list.get_mut("items").map(Value::take) {
-        Some(Value::Array(items)) => items,
-        // Servers that are written in Go show an empty list so.
-        Some(Value::Null) => Vec::new(),
-        _ => {
-            let message = format!("{what}: the answer is not a list of objects");
-            return Err(Failure::new(Code::Internal, message));
-        }
-    };
-    for item in items.iter_mut().filter_map(Value::as_object_mut) {
-        item.insert("apiVersion".to_owned(), json!(kind.api_version));
-        item.insert("kind".to_owned(), json!(kind.kind));
+/// A list as a server writes it.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(default)]
+    metadata: Value,
+    #[serde(borrow)]
+    items: &'a RawValue,
+}
+
+impl<T: Item> Page<T> {
+    /// Reads a page. An answer without items is no empty list: taken for one, it would make all objects vanish.
+    pub(crate) fn read(text: &[u8], kind: &Kind, what: &str) -> Result<Self, Failure> {
+        let wrong = |e: serde_json::Error| {
+            let wrong = match e.classify() {
+                Category::Data => "a list of objects".to_owned(),
+                _ => format!("JSON: {e}"),
+            };
+            Failure::new(Code::Internal, format!("{what}: the answer is not {wrong}"))
+        };
+        let Written { metadata, items } = serde_json::from_slice(text).map_err(wrong)?;
+        // Servers that are written in Go show an empty list as null.
+        let items: Option<Vec<&RawValue>> = serde_json::from_str(items.get()).map_err(wrong)?;
+        let objects = items.into_iter().flatten();
+        let objects = objects.map(|item| T::read(item.get().as_bytes(), kind));
+        let field = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        Ok(Page {
+            objects: objects.collect::<Result<_, _>>().map_err(wrong)?,
+            version: field("resourceVersion"),
+            next: Some(field("continue")).filter(|token| !token.is_empty()),
+            bytes: text.len(),
+        })
     }
-    Ok(items)
+}
+
+/// What an item of a list is read as. It gets its kind from the list, because servers leave it out of the items.
+pub(crate) trait Item: Sized + Send + 'static {
+    fn read(text: &[u8], kind: &Kind) -> Result<Self, serde_json::Error>;
+}
+
+impl Item for Value {
+    fn read(text: &[u8], kind: &Kind) -> Result<Self, serde_json::Error> {
+        let mut item = json::parse(text)?;
+        if let Some(fields) = item.as_object_mut() {
+            fields.insert("apiVersion".to_owned(), kind.api_version.as_str().into());
+            fields.insert("kind".to_owned(), kind.kind.as_str().into());
+        }
+        Ok(item)
+    }
+}
+
+impl Item for Object {
+    fn read(text: &[u8], kind: &Kind) -> Result<Self, serde_json::Error> {
+        Object::read_as(kind, text, json::DEPTH)
+    }
 }
 
 /// Refuses to read Secrets as objects: their content leaves the host in no answer. [`Question::Secret`]
@@ -199,6 +235,7 @@ mod tests {
     use super::*;
     use crate::fake::{Fake, Reply, kind, not_found, reference, widget};
     use polity_core::contract::Effect;
+    use serde_json::json;
 
     fn object(of: ObjectRef) -> Question {
         Question::Object(ObjectQuery {

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
@@ -26,21 +27,26 @@ impl Cluster {
     /// Sends JSON and reads JSON. A PATCH is a merge patch. The caller limits the time.
     pub(crate) async fn call(&self, verb: Verb, what: &str, path: &str, body: Option<String>) -> Answer {
         let response = self.send(verb, what, path, body).await?;
-        match self.read_answer(verb, what, response, 0).await? {
-            Some((value, _)) => Ok(value),
-            None => Err(verb.unknown(too_large(what, LARGEST))),
+        let status = response.status();
+        let text = text_of(verb, what, response).await?;
+        let text = text.ok_or_else(|| verb.unknown(too_large(what, LARGEST)))?;
+        match self.in_turn(text.len(), move || json::parse(&text)).await {
+            Ok(value) => Ok(value),
+            Err(_) if status == StatusCode::NO_CONTENT => Ok(Value::Null),
+            Err(e) => {
+                let message = format!("{what}: the answer is not JSON: {e}");
+                Err(verb.unknown(Failure::new(Code::Internal, message)))
+            }
         }
     }
 
-    /// Gets a list and the length of its text; `None` if the text is too long. A semaphore limits how many
-    /// answers are read at the same time: when a host starts, the lists of all kinds arrive together and
-    /// would fill the memory. The semaphore is taken after the answer has begun, so that a server which is
-    /// slow to begin blocks no other list.
-    pub(crate) async fn call_list(&self, what: &str, path: &str) -> Result<Option<(Value, usize)>, Failure> {
+    /// Gets the text of a list; `None` if it is too long. A semaphore limits how many answers are read at the same
+    /// time: when a host starts, the lists of all kinds arrive together and would fill the memory. The semaphore is
+    /// taken after the answer has begun, so that a server which is slow to begin blocks no other list.
+    pub(crate) async fn call_list(&self, what: &str, path: &str) -> Result<Option<Bytes>, Failure> {
         let response = self.send(Verb::Get, what, path, None).await?;
         let _turn = self.lists.acquire().await;
-        // A list and its `items` are two levels above each object.
-        self.read_answer(Verb::Get, what, response, 2).await
+        text_of(Verb::Get, what, response).await
     }
 
     /// The unread body of a successful response.
@@ -76,32 +82,6 @@ impl Cluster {
         response.map_err(|e| error::from_transport(verb, what, &e))
     }
 
-    /// Reads an answer in which objects stand `above` levels deep, and its length in bytes. `None` if the answer
-    /// is too long.
-    async fn read_answer(
-        &self,
-        verb: Verb,
-        what: &str,
-        response: http::Response<Body>,
-        above: usize,
-    ) -> Result<Option<(Value, usize)>, Failure> {
-        let status = response.status();
-        let bytes = match Limited::new(response.into_body(), LARGEST).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(e) if e.is::<LengthLimitError>() => return Ok(None),
-            Err(e) => return Err(error::cut(verb, what, &*e)),
-        };
-        let length = bytes.len();
-        match self.in_turn(length, move || json::parse(&bytes, above)).await {
-            Ok(value) => Ok(Some((value, length))),
-            Err(_) if status == StatusCode::NO_CONTENT => Ok(Some((Value::Null, 0))),
-            Err(e) => {
-                let message = format!("{what}: the answer is not JSON: {e}");
-                Err(verb.unknown(Failure::new(Code::Internal, message)))
-            }
-        }
-    }
-
     /// The failure for a response that is not a success.
     pub(crate) async fn refused(
         &self,
@@ -114,12 +94,21 @@ impl Cluster {
         // The status alone makes this a refusal. If its body is cut off, only the reason is missing.
         let bytes = Limited::new(body, LARGEST).collect().await;
         let bytes = bytes.map(http_body_util::Collected::to_bytes);
-        let value = json::parse(&bytes.unwrap_or_default(), 0).unwrap_or(Value::Null);
+        let value = json::parse(&bytes.unwrap_or_default()).unwrap_or(Value::Null);
         let failure = error::from_response(verb, what, head.status, retry_after(&head.headers), &value);
         if failure.code == Code::Unimplemented {
             self.discovery.forget(path);
         }
         failure
+    }
+}
+
+/// The text of an answer; `None` if it is too long.
+async fn text_of(verb: Verb, what: &str, response: http::Response<Body>) -> Result<Option<Bytes>, Failure> {
+    match Limited::new(response.into_body(), LARGEST).collect().await {
+        Ok(body) => Ok(Some(body.to_bytes())),
+        Err(e) if e.is::<LengthLimitError>() => Ok(None),
+        Err(e) => Err(error::cut(verb, what, &*e)),
     }
 }
 

@@ -252,7 +252,7 @@ impl Cluster {
     }
 
     /// One page of the minted tokens that the selector matches.
-    async fn minted(&self, selector: &str, size: usize, from: Option<&str>) -> Result<Page, Failure> {
+    async fn minted(&self, selector: &str, size: usize, from: Option<&str>) -> Result<Page<Value>, Failure> {
         let kind = core_object("Secret", None, "").kind;
         let mut pairs = vec![("labelSelector", selector)];
         pairs.extend(from.map(|token| ("continue", token)));

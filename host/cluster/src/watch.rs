@@ -100,12 +100,7 @@ impl Cluster {
             pairs.extend(next.as_deref().map(|token| ("continue", token)));
             let page = self.page(&scope.kind, scope.namespace.as_deref(), &what, size, &pairs);
             let page = until(Instant::now() + LIST_LONGEST, Verb::Get, &what, page).await?;
-            let shown = {
-                let (scope, found) = (scope.clone(), page.objects);
-                let shown = move |object| scope.trimmed(&Object::new(object));
-                self.in_turn(page.bytes, || found.into_iter().map(shown).collect::<Vec<_>>())
-            };
-            objects.extend(shown.await);
+            objects.extend(page.objects.iter().map(|object: &Object| scope.trimmed(object)));
             next = page.next;
             if next.is_none() {
                 return Ok((objects, page.version));

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use polity_kube_rules::text;
+use polity_kube_rules::{served, text};
 use serde_json::Value;
 
 use crate::contract::{Json, Kind, ObjectRef, Precondition};
@@ -50,6 +50,18 @@ const INDEXED: [&str; 7] = [
     "status.pending",
 ];
 
+/// The metadata that is taken out of every text.
+const METADATA: [&str; 8] = [
+    "deletionTimestamp",
+    "finalizers",
+    "generation",
+    "labels",
+    "name",
+    "namespace",
+    "resourceVersion",
+    "uid",
+];
+
 /// The reference that names an object of which only the tree is there.
 pub fn reference_of(object: &Value) -> ObjectRef {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -71,44 +83,64 @@ impl Object {
         if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
-        let metadata = &value["metadata"];
-        let text = |value: &Value| Box::from(value.as_str().unwrap_or_default());
-        let version = metadata["resourceVersion"].as_str().and_then(|v| v.parse().ok());
-        let mut inner = Inner {
-            json: Json::from(""),
-            index: Index::default(),
-            version: ResourceVersion(version.unwrap_or_default()),
-            generation: metadata["generation"].as_u64(),
-            is_deleting: !metadata["deletionTimestamp"].is_null(),
-            api_version: text(&value["apiVersion"]),
-            kind: text(&value["kind"]),
-            namespace: metadata["namespace"].as_str().map(Box::from),
-            name: text(&metadata["name"]),
-            uid: text(&metadata["uid"]),
-        };
-        inner.json = text::canonical(value).into();
-        inner.index = index_of(&inner.json);
-        Object(Arc::new(inner))
+        Object::of(text::canonical(value).into())
     }
 
-    /// The same object with only a part of its text. The part must contain [`KEPT_METADATA`] and all fields that identify
-    /// the object.
+    /// Takes the text of an object as an API server sends it. A value that nests deeper than so many levels reads as null.
+    ///
+    /// # Errors
+    /// The text is not JSON.
+    pub fn read(text: &[u8], levels: usize) -> Result<Self, serde_json::Error> {
+        let text = served::canonical(text, &[], levels)?;
+        Ok(Object::of(text.into()))
+    }
+
+    /// The same for an item of a list, which does not say its kind itself.
+    ///
+    /// # Errors
+    /// The text is not JSON.
+    pub fn read_as(kind: &Kind, text: &[u8], levels: usize) -> Result<Self, serde_json::Error> {
+        let kind = [("apiVersion", &*kind.api_version), ("kind", &*kind.kind)];
+        let text = served::canonical(text, &kind, levels)?;
+        Ok(Object::of(text.into()))
+    }
+
+    /// The object with this canonical text: the whole, or a part that contains [`KEPT_METADATA`] and what identifies the
+    /// object.
     ///
     /// [`KEPT_METADATA`]: crate::call::KEPT_METADATA
-    pub(crate) fn with_part(&self, part: String) -> Self {
-        let whole = &self.0;
-        Object(Arc::new(Inner {
-            index: index_of(&part),
-            json: part.into(),
-            version: whole.version,
-            generation: whole.generation,
-            is_deleting: whole.is_deleting,
-            api_version: whole.api_version.clone(),
-            kind: whole.kind.clone(),
-            namespace: whole.namespace.clone(),
-            name: whole.name.clone(),
-            uid: whole.uid.clone(),
-        }))
+    pub(crate) fn of(json: Json) -> Self {
+        let [api_version, kind, metadata, status] =
+            text::fields(&json, ["apiVersion", "kind", "metadata", "status"]);
+        let of_metadata = metadata.map(|metadata| text::fields(metadata, METADATA));
+        let [
+            deletion,
+            finalizers,
+            generation,
+            labels,
+            name,
+            namespace,
+            version,
+            uid,
+        ] = of_metadata.unwrap_or_default();
+        let of_status = status.map(|status| text::fields(status, ["conditions", "pending"]));
+        let [conditions, pending] = of_status.unwrap_or_default();
+        let indexed = [metadata, finalizers, labels, version, status, conditions, pending];
+        let boxed = |value: Option<&str>| value.and_then(text::unquoted).map(Box::from);
+        let number = version.and_then(text::unquoted).and_then(|v| v.parse().ok());
+        let inner = Inner {
+            index: indexed.map(|value| place_of(&json, value)),
+            version: ResourceVersion(number.unwrap_or_default()),
+            generation: generation.and_then(|generation| generation.parse().ok()),
+            is_deleting: deletion.is_some_and(|deletion| deletion != "null"),
+            api_version: boxed(api_version).unwrap_or_default(),
+            kind: boxed(kind).unwrap_or_default(),
+            namespace: boxed(namespace),
+            name: boxed(name).unwrap_or_default(),
+            uid: boxed(uid).unwrap_or_default(),
+            json,
+        };
+        Object(Arc::new(inner))
     }
 
     /// The whole object as text.
@@ -267,17 +299,6 @@ fn without(text: &str, (start, end): (u32, u32)) -> [&str; 2] {
     }
 }
 
-/// Finds the values of the index of a text.
-fn index_of(text: &str) -> Index {
-    let [metadata, status] = text::fields(text, ["metadata", "status"]);
-    let of_metadata = metadata.map(|of| text::fields(of, ["finalizers", "labels", "resourceVersion"]));
-    let [finalizers, labels, version] = of_metadata.unwrap_or_default();
-    let of_status = status.map(|of| text::fields(of, ["conditions", "pending"]));
-    let [conditions, pending] = of_status.unwrap_or_default();
-    let found = [metadata, finalizers, labels, version, status, conditions, pending];
-    found.map(|value| place_of(text, value))
-}
-
 /// Where a slice of a text stands in it. Null counts as absent.
 fn place_of(text: &str, value: Option<&str>) -> (u32, u32) {
     let place = value.filter(|value| *value != "null").and_then(|value| {
@@ -363,7 +384,7 @@ mod tests {
         let object = Object::new(json!({"data": {"metadata": {"labels": "of the data"}},
             "metadata": {"name": "n", "labels": {"a": "b"}, "annotations": {"labels": "x"}}}));
         assert_eq!(object.labels(), r#"{"a":"b"}"#);
-        let part = object.with_part(crate::projection::project(object.json(), ["metadata.labels"]));
+        let part = Object::of(crate::projection::project(object.json(), ["metadata.labels"]).into());
         assert_eq!(part.labels(), r#"{"a":"b"}"#);
         for none in [json!({}), json!({"metadata": {"labels": null}}), json!([])] {
             assert_eq!(Object::new(none.clone()).labels(), "", "{none}");

@@ -19,5 +19,6 @@ pub mod finalizers;
 pub mod labels;
 pub mod merge_patch;
 pub mod names;
+pub mod served;
 pub mod text;
 pub mod time;

@@ -29,17 +29,19 @@ fn spell_numbers(value: &mut Value) {
         Value::Object(fields) => fields.values_mut().for_each(spell_numbers),
         Value::Array(items) => items.iter_mut().for_each(spell_numbers),
         Value::Number(number) if number.is_f64() => {
-            let integral = number
-                .as_f64()
-                .filter(|number| number.fract() == 0.0 && number.abs() < EXACT);
-            if let Some(integral) = integral {
-                #[allow(clippy::cast_possible_truncation, reason = "it is integral and below 2^53")]
-                let integer = integral as i64;
+            if let Some(integer) = number.as_f64().and_then(integer) {
                 *value = integer.into();
             }
         }
         _ => {}
     }
+}
+
+/// The integer that a double is exactly, if it is one.
+pub(crate) fn integer(number: f64) -> Option<i64> {
+    #[allow(clippy::cast_possible_truncation, reason = "it is integral and below 2^53")]
+    let integer = || number as i64;
+    (number.fract() == 0.0 && number.abs() < EXACT).then(integer)
 }
 
 /// Whether the text of a value has more bytes than this, where a number counts as four. It reads no more of the value

@@ -1,12 +1,15 @@
 //! The body of a watch: one JSON document in each line.
 
+use std::borrow::Cow;
+
 use bytes::{Buf as _, Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 use polity_core::call::{Scope, WatchEvent};
 use polity_core::contract::{Code, Failure};
 use polity_core::object::Object;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout_at};
 
 use super::{LASTS, LATE, SILENT};
@@ -86,25 +89,38 @@ pub(super) struct Line {
     pub(super) event: Option<WatchEvent>,
 }
 
+/// A line as a server writes it.
+#[derive(Deserialize)]
+struct Written<'a> {
+    #[serde(rename = "type", default, borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+}
+
 /// Reads a line. A line that holds an error becomes that failure.
 pub(super) fn decode(line: &[u8], scope: &Scope) -> Result<Line, Failure> {
     let what = format!("watch of {}", scope.kind.kind);
-    let mut event = json::parse(line, 1)
-        .map_err(|e| Failure::new(Code::Internal, format!("{what}: an event is not JSON: {e}")))?;
-    let object = event.get_mut("object").map(Value::take).unwrap_or_default();
-    let version = object["metadata"]["resourceVersion"].as_str();
-    let version = version.unwrap_or_default().to_owned();
-    let event = match event["type"].as_str() {
-        Some("ADDED" | "MODIFIED") => Some(WatchEvent::Applied(scope.trimmed(&Object::new(object)))),
-        Some("DELETED") => Some(WatchEvent::Deleted(scope.trimmed(&Object::new(object)))),
-        Some("BOOKMARK") => None,
+    let no_json = |e| Failure::new(Code::Internal, format!("{what}: an event is not JSON: {e}"));
+    let written: Written<'_> = serde_json::from_slice(line).map_err(no_json)?;
+    let object = written.object.map_or("null", RawValue::get).as_bytes();
+    let event: Option<fn(Object) -> WatchEvent> = match &*written.kind {
+        "ADDED" | "MODIFIED" => Some(WatchEvent::Applied),
+        "DELETED" => Some(WatchEvent::Deleted),
+        "BOOKMARK" => None,
         // An `ERROR`, whose object is a Status. A forgotten version (410) comes this way once the watch is open.
         _ => {
-            let code = object["code"].as_u64().and_then(|code| u16::try_from(code).ok());
-            let status = code.and_then(|code| http::StatusCode::from_u16(code).ok());
-            let status = status.unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-            return Err(error::from_response(Verb::Get, &what, status, None, &object));
+            let status = json::parse(object).map_err(no_json)?;
+            let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+            let code = code.and_then(|code| http::StatusCode::from_u16(code).ok());
+            let code = code.unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+            return Err(error::from_response(Verb::Get, &what, code, None, &status));
         }
     };
-    Ok(Line { version, event })
+    let object = Object::read(object, json::DEPTH).map_err(no_json)?;
+    let version = object.str_at("metadata.resourceVersion").unwrap_or_default();
+    Ok(Line {
+        version: version.into_owned(),
+        event: event.map(|event| event(scope.trimmed(&object))),
+    })
 }

@@ -248,7 +248,7 @@ impl Scope {
             return object.clone();
         }
         let fields = self.fields.iter().map(String::as_str);
-        object.with_part(projection::project(object.json(), fields.chain(KEPT_METADATA)))
+        Object::of(projection::project(object.json(), fields.chain(KEPT_METADATA)).into())
     }
 
     /// Whether the namespace and name of this place are in the scope.
