@@ -220,7 +220,7 @@ pub fn change(part: Part, now: &Value, desired: &Value) -> Option<Value> {
             patch.remove(&["status"]);
             let held = &now["metadata"]["finalizers"];
             let kept = Value::from(kept_finalizers(now, desired));
-            if held.is_array() || kept != json!([]) {
+            if held.is_array() {
                 patch.remove(&["metadata", "finalizers"]);
                 if *held != kept {
                     patch.set(&["metadata", "finalizers"], kept);
@@ -336,6 +336,22 @@ mod tests {
             "resourceVersion": version, "finalizers": ["a", "f"]}, "spec": {"x": 1}});
         merge("", &rest, None, &mut value);
         value
+    }
+
+    #[test]
+    fn edits_are_the_same_for_the_same_object_alone_and_together_count_the_bytes_of_both() {
+        let object = |version| Object::new(machine(version, json!({})));
+        let edits = |version, patch: Value, bytes| Edits::of(&object(version), Arc::new(patch), bytes);
+        let one = edits("1", json!({"spec": {"x": 2}}), 10);
+        assert_eq!(one, edits("1", json!({"spec": {"x": 2}}), 10));
+        assert_ne!(one, edits("2", json!({"spec": {"x": 2}}), 10));
+        assert_ne!(
+            Edits::new(json!({"a": 1}), json!({})),
+            Edits::new(json!({"a": 2}), json!({}))
+        );
+        let snapshot = object("1").json().len() as u64;
+        let both = one.and(&edits("1", json!({"spec": {"y": 3}}), 20));
+        assert_eq!(both.bytes(), snapshot + 30);
     }
 
     #[test]

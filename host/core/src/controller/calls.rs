@@ -321,6 +321,7 @@ mod tests {
         assert_eq!(calls.of_pass(PassId(7)), [read, waits]);
         assert_eq!(calls.of_pass(PassId(8)), [of_other]);
         assert_eq!(calls.unsynced[&scope], BTreeSet::from([waits, last]));
+        assert_eq!(calls.next_deadline(), Some(Boot(7)), "the earliest of all");
         for id in [read, waits, of_other, last] {
             assert!(calls.await_list_of(&scope));
             assert!(calls.remove(id).is_some() && calls.remove(id).is_none());
