@@ -134,21 +134,20 @@ impl Cluster {
     ) -> Result<Page<T>, Failure> {
         let resource = self.resource(kind).await?;
         let collection = resource.collection(namespace)?;
-        let text = loop {
+        loop {
             let limit = size.map(|size| size.to_string());
             let limit = limit.iter().map(|limit| ("limit", limit.as_str()));
             let pairs: Vec<(&str, &str)> = limit.chain(query.iter().copied()).collect();
             let path = collection.clone() + &path::query(&pairs);
-            match (self.call_list(what, &path).await?, size) {
-                (Some(text), _) => break text,
+            let (kind, of) = (kind.clone(), what.to_owned());
+            let read = move |text: &[u8]| Page::read(text, &kind, &of);
+            match (self.call_list(what, &path, read).await?, size) {
+                (Some(page), _) => return Ok(page),
                 // One object is too large by itself. A shorter page cannot be asked for.
                 (None, Some(1)) => return Err(too_large(what, LARGEST)),
                 (None, _) => size = Some(size.unwrap_or(PAGE) / 2),
             }
-        };
-        let (kind, what) = (kind.clone(), what.to_owned());
-        self.in_turn(text.len(), move || Page::read(&text, &kind, &what))
-            .await
+        }
     }
 }
 

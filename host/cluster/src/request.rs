@@ -40,13 +40,21 @@ impl Cluster {
         }
     }
 
-    /// Gets the text of a list; `None` if it is too long. A semaphore limits how many answers are read at the same
-    /// time: when a host starts, the lists of all kinds arrive together and would fill the memory. The semaphore is
+    /// Gets a list and reads its text; `None` if that is too long. A semaphore limits how many lists are read at the
+    /// same time: when a host starts, those of all kinds arrive together and would fill the memory. The semaphore is
     /// taken after the answer has begun, so that a server which is slow to begin blocks no other list.
-    pub(crate) async fn call_list(&self, what: &str, path: &str) -> Result<Option<Bytes>, Failure> {
+    pub(crate) async fn call_list<T: Send + 'static>(
+        &self,
+        what: &str,
+        path: &str,
+        read: impl FnOnce(&[u8]) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<Option<T>, Failure> {
         let response = self.send(Verb::Get, what, path, None).await?;
         let _turn = self.lists.acquire().await;
-        text_of(Verb::Get, what, response).await
+        match text_of(Verb::Get, what, response).await? {
+            Some(text) => self.in_turn(text.len(), move || read(&text)).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// The unread body of a successful response.

@@ -100,7 +100,9 @@ impl Cluster {
             pairs.extend(next.as_deref().map(|token| ("continue", token)));
             let page = self.page(&scope.kind, scope.namespace.as_deref(), &what, size, &pairs);
             let page = until(Instant::now() + LIST_LONGEST, Verb::Get, &what, page).await?;
-            objects.extend(page.objects.iter().map(|object: &Object| scope.trimmed(object)));
+            let (of, found) = (scope.clone(), page.objects);
+            let trimmed = move || found.iter().map(|object: &Object| of.trimmed(object)).collect();
+            objects.append(&mut self.in_turn(page.bytes, trimmed).await);
             next = page.next;
             if next.is_none() {
                 return Ok((objects, page.version));
