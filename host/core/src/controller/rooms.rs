@@ -632,6 +632,35 @@ mod tests {
     }
 
     #[test]
+    fn a_place_that_is_kept_is_taken_by_its_pass_and_for_its_room_alone() {
+        let mut house = House::of(Room::Writes, RoomSizes::default());
+        house.come("a", 1);
+        let place = house.begin().remove(0);
+        house.rooms.keep(PassId(1), place);
+        assert!(house.rooms.take_kept(PassId(1), &Room::Reads).is_none());
+        assert!(house.rooms.take_kept(PassId(2), &Room::Writes).is_none());
+        assert!(house.rooms.take_kept(PassId(1), &Room::Writes).is_some());
+        assert!(house.rooms.take_kept(PassId(1), &Room::Writes).is_none());
+    }
+
+    #[test]
+    fn whoever_waits_is_told_for_what() {
+        let rooms = [
+            Room::Threads,
+            Room::Reads,
+            Room::Writes,
+            Room::Cloud("any".into()),
+        ];
+        let told = rooms.map(|room| room.to_string());
+        for (told, of) in told
+            .iter()
+            .zip(["thread", "read", "write", "spec.limits.cloudCalls"])
+        {
+            assert!(told.contains(of), "{told}");
+        }
+    }
+
+    #[test]
     fn the_tenant_queue_that_has_spent_least_is_next() {
         let mut house = House::of(Room::Threads, sizes(1));
         house.come("dear", 3);
@@ -717,9 +746,9 @@ mod tests {
         let reservation = house.begin().remove(0);
         house.end(reservation, LONG);
         house.come("short", 20);
-        assert!(house.begin().iter().all(|reservation| !reservation.is_long));
+        assert!(house.begin().iter().all(|reservation| !reservation.is_long()));
         house.come("long", 1);
-        assert!(house.begin()[0].is_long);
+        assert!(house.begin()[0].is_long());
     }
 
     #[test]
@@ -735,7 +764,7 @@ mod tests {
         for _ in 0..80 {
             house.come("a", 1);
             let reservation = house.begin().remove(0);
-            assert!(reservation.is_long);
+            assert!(reservation.is_long());
             house.end(reservation, 1);
         }
     }
