@@ -210,12 +210,31 @@ fn selectors(choices: Choices<'_>) {
 
 /// Texts that are JSON, as they are.
 fn parsed(choices: Choices<'_>) {
-    let text = String::from_utf8_lossy(choices.rest()).into_owned();
+    let bytes = choices.rest();
+    served(bytes);
+    let text = String::from_utf8_lossy(bytes).into_owned();
     let mut documents = text.splitn(2, '\n');
     let mut next = || serde_json::from_str::<Value>(documents.next().unwrap_or_default());
     if let (Ok(a), Ok(b)) = (next(), next()) {
         there_and_back(&a, &b);
         let edits = Edits::new(a.clone(), b);
         let _ = (edits.paths(), edits.onto(&a), digest(&a));
+    }
+}
+
+/// What a server sends is the same object by its text and by its tree.
+fn served(bytes: &[u8]) {
+    // As deep as a tree may be.
+    let by_text = Object::read(bytes, 127);
+    match serde_json::from_slice::<Value>(bytes) {
+        Ok(tree) => {
+            let by_tree = Object::new(tree);
+            let by_text = by_text.expect("it is JSON");
+            assert_eq!(by_text.json(), by_tree.json());
+            let of = |object: &Object| (object.reference(), object.uid().to_owned(), object.version());
+            assert_eq!(of(&by_text), of(&by_tree));
+        }
+        // A text that nests deeper has no tree.
+        Err(_) => drop(by_text),
     }
 }
