@@ -353,6 +353,22 @@ fn cloning() -> (Fixture, Flow) {
 }
 
 #[test]
+fn the_entry_of_a_create_stands_while_that_of_another_is_written() {
+    let (mut fixture, flow) = cloning();
+    let (flow, _) = fixture.go_on(flow, answer(Ok(json!({}))));
+    let (flow, _) = fixture.go_on(flow, stepped(pending(vec![clone_of("n")])));
+    let (_, commands) = fixture.go_on(flow, prepared(0, Ok(ready())));
+    let written = patches(&commands)[0]["status"]["pending"].clone();
+    let intents: Vec<&Value> = written
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|entry| &entry["intent"])
+        .collect();
+    assert_eq!(intents, ["m", "n"], "what came of the first is not published yet");
+}
+
+#[test]
 fn what_came_of_a_create_is_known_unless_it_may_have_been_performed() {
     let unknown = failure(Code::Unavailable).effect_unknown();
     for (event, fate, code) in [
