@@ -353,6 +353,25 @@ fn cloning() -> (Fixture, Flow) {
 }
 
 #[test]
+fn an_answer_may_have_as_many_bytes_as_the_binding_allows_and_no_more() {
+    for (more, fits) in [(0, true), (1, false)] {
+        let mut fixture = Fixture::new();
+        let most = usize::try_from(fixture.frame.binding.spec.limits.answer).expect("some MiB") - 2;
+        let (flow, _) = fixture.requests(vec![stop()]);
+        let (_, commands) = fixture.go_on(flow, answer(Ok(json!("x".repeat(most + more)))));
+        let told = answers(&commands).remove(0).map(|_| ());
+        assert_eq!(
+            told,
+            if fits {
+                Ok(())
+            } else {
+                Err(Code::ResourceExhausted)
+            }
+        );
+    }
+}
+
+#[test]
 fn the_entry_of_a_create_stands_while_that_of_another_is_written() {
     let (mut fixture, flow) = cloning();
     let (flow, _) = fixture.go_on(flow, answer(Ok(json!({}))));
@@ -669,6 +688,14 @@ fn an_act_on_another_object_answers_its_identity_and_never_its_content() {
     assert!(commands.iter().any(|c| matches!(c, Command::Wrote { .. })));
     let (flow, _) = fixture.requests(vec![delete("s")]);
     let (_, commands) = fixture.go_on(flow, found(Ok(Value::Null)));
+    let told = answers(&commands)
+        .pop()
+        .expect("an answer")
+        .expect("it was performed");
+    assert_eq!(
+        &*told, r#"{"generation":null,"resourceVersion":null,"uid":"s"}"#,
+        "it is gone"
+    );
     assert!(
         commands.iter().any(|c| matches!(c, Command::Gone { .. })),
         "{commands:?}"
