@@ -229,6 +229,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_read_is_what_a_scope_trims_and_what_a_patch_without_a_version_changes() {
+        let (before, left) = (pod(1, json!({})), pod(2, json!({"spec": {"a": 22}})));
+        let [of_before, of_left] = [&before, &left].map(|pod| pod.json().len() as u64);
+        let scope = |fields: &[&str]| Scope {
+            fields: fields.iter().map(|field| (*field).to_owned()).collect(),
+            ..crate::reconcile::fixture::config_maps()
+        };
+        let own = |version: Option<&str>, fields: &[&str], left: Option<&Object>| {
+            let mut act = patch(None, json!({}));
+            if let Act::Patch(act) = &mut act {
+                act.precondition.resource_version = version.map(str::to_owned);
+            }
+            Own {
+                act,
+                before: Before {
+                    object: Some(before.reference()),
+                    shown: BTreeMap::from([(scope(fields), before.clone())]),
+                },
+                left: left.cloned(),
+                scopes: BTreeSet::from([scope(fields)]),
+            }
+        };
+        assert_eq!(own(None, &[], Some(&left)).bytes(), of_before);
+        assert_eq!(own(None, &["spec"], Some(&left)).bytes(), of_before + of_left);
+        assert_eq!(own(None, &["spec"], None).bytes(), of_before);
+        assert_eq!(own(Some("1"), &["spec"], Some(&left)).bytes(), of_left);
+        assert_eq!(own(Some("1"), &[], Some(&left)).bytes(), 0);
+    }
+
+    #[test]
     fn a_write_changes_what_it_names_and_what_the_api_server_sets_for_it() {
         let evict = Act::Evict(Eviction {
             object: pod(1, json!({})).reference(),
