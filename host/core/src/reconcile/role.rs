@@ -237,6 +237,21 @@ mod tests {
     }
 
     #[test]
+    fn prefetched_answers_that_are_forgotten_hold_no_bytes_any_more() {
+        let mut run = RoleRun::new(Role::Lifecycle);
+        run.append(get(), Ok("[1, 2, 3]".into()));
+        let asked = run.bytes();
+        run.append(get(), Ok("[4]".into()));
+        assert!(run.bytes() > asked);
+        run.prefetched = Some(1);
+        assert_eq!(run.forget_unasked().len(), 1);
+        run.append(get(), Ok("[1, 2, 3]".into()));
+        run.prefetched = Some(1);
+        assert_eq!(run.forget_unasked().len(), 1);
+        assert_eq!(run.bytes(), asked);
+    }
+
+    #[test]
     fn a_long_message_of_a_failure_is_cut_in_the_journal() {
         let mut run = RoleRun::new(Role::Lifecycle);
         run.append(get(), Err(Failure::new(Code::Internal, "ä".repeat(1 << 20))));

@@ -704,6 +704,38 @@ fn an_act_on_another_object_answers_its_identity_and_never_its_content() {
 
 /// A pass that looks at the ConfigMap `site` and deletes it. A thread finds out what that changed.
 fn comparing() -> (Fixture, Phase, Command) {
+    let (mut fixture, flow, site) = looking();
+    let (flow, _) = fixture.go_on(flow, stepped(pending(vec![delete("s")])));
+    let Flow::Wait(phase) = flow else {
+        panic!("{flow:?}")
+    };
+    let deleting = json!({"metadata": {"resourceVersion": "7", "deletionTimestamp": "t"}});
+    let (flow, mut commands) = fixture.on(phase, found(Ok(site(deleting))));
+    let Flow::Wait(phase) = flow else {
+        panic!("{flow:?}")
+    };
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    assert!(!phase.has_effect_in_flight(), "it is performed");
+    (fixture, phase, commands.remove(0))
+}
+
+#[test]
+fn a_write_changes_what_a_pass_looked_at_where_the_scope_shows_the_object() {
+    let (mut fixture, _, site) = looking();
+    let [before, after] = ["5", "6"].map(|version| {
+        let after = json!({"metadata": {"resourceVersion": version}});
+        Object::new(site(after))
+    });
+    let (own, _) = fixture.with(|context| context.own_change(Some(&before), &after));
+    let shown: Vec<_> = own.iter().map(|change| (&change.before, &change.after)).collect();
+    assert_eq!(shown, [(&Some(before), &Some(after))]);
+    let elsewhere = Object::new(site(json!({"metadata": {"namespace": "other"}})));
+    let (own, _) = fixture.with(|context| context.own_change(None, &elsewhere));
+    assert_eq!(own, []);
+}
+
+/// A pass that looks at the ConfigMap `site`, which the function makes.
+fn looking() -> (Fixture, Flow, impl Fn(Value) -> Value) {
     let mut fixture = Fixture::new();
     let scope = config_maps();
     fixture.cache.open(&scope);
@@ -719,18 +751,7 @@ fn comparing() -> (Fixture, Phase, Command) {
         .cache
         .observe(&scope, crate::call::WatchEvent::Listed { objects, version });
     let (flow, _) = fixture.requests(vec![config_map(false)]);
-    let (flow, _) = fixture.go_on(flow, stepped(pending(vec![delete("s")])));
-    let Flow::Wait(phase) = flow else {
-        panic!("{flow:?}")
-    };
-    let deleting = json!({"metadata": {"resourceVersion": "7", "deletionTimestamp": "t"}});
-    let (flow, mut commands) = fixture.on(phase, found(Ok(site(deleting))));
-    let Flow::Wait(phase) = flow else {
-        panic!("{flow:?}")
-    };
-    assert_eq!(commands.len(), 1, "{commands:?}");
-    assert!(!phase.has_effect_in_flight(), "it is performed");
-    (fixture, phase, commands.remove(0))
+    (fixture, flow, site)
 }
 
 #[test]
