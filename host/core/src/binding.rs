@@ -493,6 +493,47 @@ mod tests {
     }
 
     #[test]
+    fn passes_are_the_same_under_other_retries_files_and_limits_that_no_pass_meets() {
+        let one = crate::reconcile::fixture_binding(&[]);
+        let alike = |change: fn(&mut BindingSpec)| {
+            let mut other = one.clone();
+            change(&mut other.spec);
+            assert_ne!(other.spec, one.spec);
+            one.acts_like(&other)
+        };
+        fn source() -> Option<PolicySource> {
+            serde_json::from_value(json!({"file": "another"})).ok()
+        }
+        let same: [fn(&mut BindingSpec); 9] = [
+            |spec| spec.limits.passes_per_tenant += 1,
+            |spec| spec.limits.burst += 1,
+            |spec| spec.limits.refill *= 2,
+            |spec| spec.limits.cloud_calls += 1,
+            |spec| spec.limits.shortest_wait *= 2,
+            |spec| spec.limits.longest_wait *= 2,
+            |spec| spec.policies.retry = source(),
+            |spec| spec.policies.lifecycle = source(),
+            |spec| {
+                spec.crds.extend(serde_json::from_value::<GroupKind>(
+                    json!({"group": "g", "kind": "K"}),
+                ))
+            },
+        ];
+        for (number, change) in same.into_iter().enumerate() {
+            assert!(alike(change), "{number}");
+        }
+        let others: [fn(&mut BindingSpec); 4] = [
+            |spec| spec.limits.answer += 1,
+            |spec| spec.limits.notes += 1,
+            |spec| spec.grants.clear(),
+            |spec| spec.cloud = None,
+        ];
+        for (number, change) in others.into_iter().enumerate() {
+            assert!(!alike(change), "{number}");
+        }
+    }
+
+    #[test]
     fn a_grant_to_mint_has_its_own_bounds_or_those_of_everybody() {
         let plain: MintGrant = serde_json::from_value(json!("password")).expect("a grant");
         let all = (
