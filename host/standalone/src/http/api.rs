@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     task::{Context, Poll},
     thread::available_parallelism,
     time::Duration,
@@ -54,17 +54,16 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Debug)]
 pub struct Api {
     store: Arc<Store>,
-    /// Large writes take turns, as many at a time as there are processors. Small ones then wait for few of them.
+    /// Large writes take turns, so that small ones wait for few of them.
     turns: Arc<Semaphore>,
 }
 
 impl Api {
     /// Serves what is in `store`.
     pub fn new(store: Arc<Store>) -> Self {
-        let turns = available_parallelism().map_or(1, usize::from);
         Self {
             store,
-            turns: Arc::new(Semaphore::new(turns)),
+            turns: Arc::new(Semaphore::new(turns())),
         }
     }
 
@@ -90,18 +89,23 @@ impl Api {
         })
     }
 
-    /// Performs a request. A write waits for the disk and for other writes, and one of a large object takes
-    /// milliseconds, so it runs on a thread for blocking work. On a runtime with one thread, writes in memory
-    /// keep their order: with a clock that jumps, equal runs write equal histories.
+    /// Performs a request. A write that waits for the disk, that is large, or that waits for large ones runs on a
+    /// thread for blocking work.
     async fn dispatch(self, parts: Parts, body: Bytes) -> Result<Response<Body>, Refusal> {
         let reads = matches!(parts.method, Method::GET | Method::HEAD);
+        if reads && !self.store.is_late() {
+            return self.route_or_say(&parts, &body);
+        }
+        let is_large = self.is_large(&parts, &body);
+        let waits = self.store.is_durable() || is_large || self.turns.available_permits() < turns();
+        // On a runtime with one thread, writes in memory keep their order: with a clock that jumps, equal runs
+        // write equal histories.
         let one_thread = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
-        let waits = self.store.is_durable() || !one_thread;
-        if !waits || (reads && !self.store.is_late()) {
+        if !waits || (one_thread && !self.store.is_durable()) {
             return self.route_or_say(&parts, &body);
         }
         let turns = self.turns.clone();
-        let _turn = match self.is_large(&parts, &body) {
+        let _turn = match is_large {
             true => Some(turns.acquire().await),
             false => None,
         };
@@ -240,6 +244,12 @@ where
         let api = self.clone();
         Box::pin(async move { Ok(api.answer(request).await) })
     }
+}
+
+/// As many as there are processors.
+fn turns() -> usize {
+    static TURNS: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
+    *TURNS
 }
 
 async fn read<B>(method: &Method, body: B) -> Result<Bytes, Refusal>
