@@ -138,9 +138,7 @@ impl<'de> Visitor<'de> for Writer<'_> {
             Part::Metadata | Part::Other => &[],
         };
         for (name, text) in known {
-            let start = fields.next(self.out);
-            serde_json::to_writer(&mut *self.out, name).map_err(Error::custom)?;
-            self.out.push(b':');
+            let start = fields.begin(name, self.out).map_err(Error::custom)?;
             serde_json::to_writer(&mut *self.out, text).map_err(Error::custom)?;
             fields.add(Cow::Owned((*name).to_owned()), start, self.out.len());
         }
@@ -154,9 +152,7 @@ impl<'de> Visitor<'de> for Writer<'_> {
                 Part::Whole(_) if name == "metadata" => Part::Metadata,
                 _ => Part::Other,
             };
-            let start = fields.next(self.out);
-            serde_json::to_writer(&mut *self.out, &name).map_err(Error::custom)?;
-            self.out.push(b':');
+            let start = fields.begin(&name, self.out).map_err(Error::custom)?;
             map.next_value_seed(Writer {
                 out: &mut *self.out,
                 levels,
@@ -186,12 +182,15 @@ impl<'de> Fields<'de> {
         }
     }
 
-    /// The place of the next field.
-    fn next(&self, out: &mut Vec<u8>) -> usize {
+    /// Writes the name of the next field. Returns where the field begins.
+    fn begin(&self, name: &str, out: &mut Vec<u8>) -> Result<usize, serde_json::Error> {
         if !self.found.is_empty() {
             out.push(b',');
         }
-        out.len()
+        let start = out.len();
+        serde_json::to_writer(&mut *out, name)?;
+        out.push(b':');
+        Ok(start)
     }
 
     fn add(&mut self, name: Cow<'de, str>, start: usize, end: usize) {
