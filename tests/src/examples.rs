@@ -46,6 +46,36 @@ pub fn copy(name: &str) -> TempDir {
     folder
 }
 
+/// Such a copy, in whose manifests these texts are replaced.
+///
+/// # Panics
+/// As [`copy`], and if no manifest has one of the texts.
+pub fn copy_with(name: &str, replaced: &[(&str, &str)]) -> TempDir {
+    let folder = copy(name);
+    for (from, to) in replaced {
+        let count: usize = manifests(folder.path())
+            .map(|file| replace(&file, from, to))
+            .sum();
+        assert!(count > 0, "no manifest has {from}");
+    }
+    folder
+}
+
+/// The manifests in a folder.
+fn manifests(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = std::fs::read_dir(folder).expect("the example");
+    let paths = files.map(|file| file.expect("an entry").path());
+    // Components are no text.
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+}
+
+/// How often a file had the text.
+fn replace(file: &Path, from: &str, to: &str) -> usize {
+    let text = std::fs::read_to_string(file).expect("a manifest");
+    std::fs::write(file, text.replace(from, to)).expect("written");
+    text.matches(from).count()
+}
+
 /// A line of a manifest; where it names a crate, its component is put into the folder and named instead.
 fn with_file(line: &str, folder: &Path) -> String {
     let policy = line.split_once("crate: ../../policies/");

@@ -10,6 +10,19 @@ pub fn edges_of(pass: &PassRecord, prefix: &str) -> String {
     own.collect::<Vec<_>>().join(" ")
 }
 
+/// The passes that `explain -o json` shows.
+///
+/// # Panics
+/// If a line is neither a pass nor what the object waits for.
+pub fn explained(json: &str) -> Vec<PassRecord> {
+    let lines = json.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    // What the object waits for has a line, too, and is no pass.
+    let passes = lines.filter(|line: &Value| line.get("waiting").is_none());
+    passes
+        .map(|pass| serde_json::from_value(pass).expect("a pass"))
+        .collect()
+}
+
 /// What it asked of the cloud or did to it; a question for credentials is `credential`.
 pub fn calls(pass: &PassRecord) -> Vec<String> {
     let call = |entry: &Entry| match &entry.request {

@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 use polity::recording::Recording;
 use polity_core::record::PassRecord;
 use polity_tests::evidence::wrong_notes;
-use serde_json::Value;
+use polity_tests::passes;
 use tempfile::TempDir;
 
 /// An example that ran to its end, in which everything was as it expects and each pass had done what it noted.
@@ -57,15 +57,7 @@ fn run_in(folder: &TempDir) -> Ran {
 impl Ran {
     /// The passes of an object.
     fn passes(&self, kind: &str, name: &str) -> Vec<PassRecord> {
-        let json = self.asked(&["explain", kind, name, "-o", "json", "--recordings"]);
-        let lines = json
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-        // What the object waited for when the recording ended is no pass.
-        let passes = lines.filter(|line| line.get("waiting").is_none());
-        passes
-            .map(|pass| serde_json::from_value(pass).expect("a pass"))
-            .collect()
+        passes::explained(&self.asked(&["explain", kind, name, "-o", "json", "--recordings"]))
     }
 
     /// What `explain` shows of an object.

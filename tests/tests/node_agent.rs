@@ -17,10 +17,9 @@ use std::time::{Duration, Instant};
 use polity_cluster::Cluster;
 use polity_core::call::Write as CoreWrite;
 use polity_core::contract::{ObjectQuery, ObjectRef, Question};
-use polity_core::record::PassRecord;
 use polity_tests::guests;
 use polity_tests::host_fixture::{HostFixture, condition_of, reference};
-use polity_tests::passes::edges_of;
+use polity_tests::passes::{self, edges_of};
 use polity_tests::skip::Skip;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -252,14 +251,8 @@ impl Stage {
             .output()
             .expect("it runs");
         assert!(explained.status.success(), "{explained:?}");
-        let passes = String::from_utf8_lossy(&explained.stdout).into_owned();
-        // What the node waits for has a line too, without a pass.
-        let lines = passes
-            .lines()
-            .map(|line| serde_json::from_str(line).expect("JSON"));
-        let passes = lines.filter(|line: &Value| line.get("pass").is_some());
-        let passes = passes.map(|pass| serde_json::from_value::<PassRecord>(pass).expect("a pass"));
-        let edges: Vec<String> = passes.map(|pass| edges_of(&pass, "ORB-")).collect();
+        let passes = passes::explained(&String::from_utf8_lossy(&explained.stdout));
+        let edges: Vec<String> = passes.iter().map(|pass| edges_of(pass, "ORB-")).collect();
         let mut all: Vec<&str> = edges.iter().flat_map(|edges| edges.split_whitespace()).collect();
         all.dedup();
         all.join(" ")

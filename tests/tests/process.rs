@@ -1,6 +1,6 @@
 //! A host as a process that runs a copy of an example in front of a cloud, until it is killed and begins again.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -26,13 +26,7 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a host with an example, in whose manifests these texts are replaced.
     pub(crate) async fn begin(example: &str, replaced: &[(&str, &str)]) -> Self {
-        let example = examples::copy(example);
-        for (from, to) in replaced {
-            let count: usize = manifests(example.path())
-                .map(|file| replace(&file, from, to))
-                .sum();
-            assert!(count > 0, "no manifest has {from}");
-        }
+        let example = examples::copy_with(example, replaced);
         let data = tempfile::tempdir().expect("a folder");
         let (child, cluster) = start(example.path(), data.path()).await;
         Process {
@@ -165,21 +159,6 @@ impl Drop for Process {
             self.data.disable_cleanup(true);
         }
     }
-}
-
-/// The manifests in a folder.
-fn manifests(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let files = std::fs::read_dir(folder).expect("the example");
-    let paths = files.map(|file| file.expect("an entry").path());
-    // Components are no text.
-    paths.filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
-}
-
-/// How often a file had the text.
-fn replace(file: &Path, from: &str, to: &str) -> usize {
-    let text = std::fs::read_to_string(file).expect("a manifest");
-    std::fs::write(file, text.replace(from, to)).expect("written");
-    text.matches(from).count()
 }
 
 async fn start(example: &Path, data: &Path) -> (Child, Cluster) {
