@@ -66,9 +66,7 @@ impl Traces {
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
             bail!("{}: http://HOST:PORT or https://HOST:PORT is needed", cannot());
         }
-        let connector = HttpsConnectorBuilder::new()
-            .with_native_roots()
-            .with_context(cannot)?;
+        let connector = HttpsConnectorBuilder::new().with_tls_config(polity_http::roots::client_config());
         let connector = connector.https_or_http().enable_http1().build();
         let collector = Collector {
             runtime: tokio::runtime::Handle::current(),

@@ -15,6 +15,7 @@ mod address;
 mod breaker;
 pub mod login;
 mod pace;
+pub mod roots;
 mod transport;
 
 pub use address::{Address, BadAddress};

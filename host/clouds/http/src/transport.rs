@@ -19,6 +19,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::address::{Address, query};
 use crate::breaker::Breaker;
+use crate::roots::DefaultRoots;
 
 /// The most bytes of a response's body.
 const LARGEST: usize = 4 << 20;
@@ -104,7 +105,7 @@ pub struct Lost {
 /// The authorities that a connection trusts, and the certificate by which servers know the host.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificates of the trusted authorities, in PEM; `None` trusts the authorities of the system.
+    /// The certificates of the trusted authorities, in PEM; `None` trusts those of [`crate::roots`].
     pub authorities: Option<Vec<u8>>,
     /// The host's own certificate chain and key, in PEM.
     pub client: Option<(Vec<u8>, Vec<u8>)>,
@@ -285,12 +286,9 @@ fn causes(error: &dyn std::error::Error) -> String {
 fn client_config(tls: &Tls) -> Result<ClientConfig, BadTls> {
     let builder = ClientConfig::builder();
     let builder = match &tls.authorities {
-        None => {
-            use hyper_rustls::ConfigBuilderExt as _;
-            builder
-                .with_native_roots()
-                .map_err(|e| BadTls::Authorities(e.to_string()))?
-        }
+        None => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(DefaultRoots::default())),
         Some(pem) => {
             let bad = |e: String| BadTls::Authorities(e);
             let mut roots = RootCertStore::empty();
