@@ -31,14 +31,8 @@ const GUESTS: [&str; 22] = [
 ];
 
 /// As a host builds the crate of a policy: `tests/story.rs` compares what it makes of it.
-const PROFILE: [&str; 6] = [
-    "opt-level=3",
-    "lto=true",
-    "codegen-units=1",
-    "panic='abort'",
-    "debug=false",
-    "strip='debuginfo'",
-];
+const FLAGS: &str = "target.wasm32-unknown-unknown.rustflags=['-Copt-level=3', '-Ccodegen-units=1', '-Cpanic=abort', \
+    '-Cdebug-assertions=off', '-Coverflow-checks=off', '-Cdebuginfo=0', '-Cstrip=debuginfo']";
 
 fn main() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -64,8 +58,7 @@ fn main() {
     let mut cargo = Command::new("cargo");
     cargo
         .current_dir(workspace)
-        .args(["build", "--release", "--target", "wasm32-unknown-unknown"])
-        .args(PROFILE.map(|setting| format!("--config=profile.release.{setting}")));
+        .args(["build", "--target", "wasm32-unknown-unknown", "--config", FLAGS]);
     cargo.arg("--target-dir").arg(&target);
     for policy in GUESTS {
         cargo.args(["--package", policy]);
@@ -80,12 +73,13 @@ fn main() {
             cargo.env_remove(&name);
         }
     }
+    cargo.env("CARGO_INCREMENTAL", "0");
     let status = cargo.status().expect("cargo runs");
     assert!(
         status.success(),
         "the policies do not compile to wasm32-unknown-unknown: {status}"
     );
-    let folder = target.join("wasm32-unknown-unknown/release");
+    let folder = target.join("wasm32-unknown-unknown/debug");
     println!("cargo::rustc-env=GUESTS={}", folder.display());
     for policy in GUESTS {
         let file = policy.replace('-', "_");

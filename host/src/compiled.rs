@@ -1,7 +1,7 @@
 //! Machine code of policies and drivers, kept from one process to the next. It is code that the host runs, so the folder is as
-//! trusted as the program: it belongs to this user alone, and is used only where it is named.
+//! trusted as the program: it belongs to this user alone. Unless another folder is named, it is in the user's cache.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use anyhow::Result;
@@ -29,6 +29,15 @@ impl Kept {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let dir = private::folder(path, is_own)?;
         Ok(Kept { dir })
+    }
+
+    /// Opens or creates the folder in the user's cache, as the XDG Base Directory Specification places it. A user without a
+    /// home, such as that of the image, has none, and one that cannot be used is left alone: the host compiles then.
+    pub(crate) fn of_user() -> Option<Self> {
+        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+        let opened = Kept::open(&cache.join("polity/compiled"));
+        opened.inspect_err(|e| tracing::debug!("machine code is not kept: {e:#}")).ok()
     }
 
     /// Removes what was kept longest until there is room for one more. The folder may hold other things, which are neither

@@ -20,17 +20,13 @@ use crate::single_flight::{Ended, SingleFlight, Try};
 
 /// The Rust target of policies.
 const TARGET: &str = "wasm32-unknown-unknown";
-/// What is said of the profile `release` when policies are built: small modules compile and start fast. It is given on
-/// cargo's command line, because not every crate's `Cargo.toml` says it. Of what its author has built as a release, cargo
-/// finds most again.
-const PROFILE: [&str; 6] = [
-    "opt-level=3",
-    "lto=true",
-    "codegen-units=1",
-    "panic='abort'",
-    "debug=false",
-    "strip='debuginfo'",
-];
+/// How policies are built: small modules compile and start fast. These flags are the compiler's, for WebAssembly alone, so
+/// what runs while cargo builds (macros, build scripts) has the profile `dev`, and is there already where the host itself was
+/// built. Cargo's own profile comes before them and has no effect.
+const FLAGS: &str = "target.wasm32-unknown-unknown.rustflags=['-Copt-level=3', '-Ccodegen-units=1', '-Cpanic=abort', \
+    '-Cdebug-assertions=off', '-Coverflow-checks=off', '-Cdebuginfo=0', '-Cstrip=debuginfo']";
+/// Flags of the environment are for native code, and cargo would take them in place of these.
+const NOT_FOR_POLICIES: [&str; 2] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"];
 /// The most bytes of a policy file that are read. The sandbox has a lower limit of its own.
 const LARGEST: u64 = 16 << 20;
 /// The time limit of the first compilation of a policy or driver. New ones may have to wait this long for it. A later
@@ -208,11 +204,16 @@ impl Policies {
             self.add_target(&folder)?;
             (self.report)(&format!("building {} for {TARGET}", shown_from_here(&folder)));
         }
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
-            .args(["build", "--lib", "--target", TARGET, "--release"])
-            .args(PROFILE.map(|setting| format!("--config=profile.release.{setting}")))
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        for name in NOT_FOR_POLICIES {
+            cargo.env_remove(name);
+        }
+        let mut cargo = cargo
+            .args(["build", "--lib", "--target", TARGET, "--config", FLAGS])
             .args((!is_first).then_some("--quiet"))
             .args(["--message-format", "json-render-diagnostics"])
+            // Pieces that are compiled one by one would make other bytes of the same source.
+            .env("CARGO_INCREMENTAL", "0")
             .current_dir(&folder)
             .stdout(Stdio::piped())
             .stdin(Stdio::null())

@@ -16,11 +16,11 @@ use polity_tests::guests;
 use polity_tests::host_fixture::{machine, machines, thing, things};
 use polity_tests::host_harness::Site;
 use serde_json::{Value, json};
-use tikv_jemallocator::Jemalloc;
 
 /// The allocator of the host's own binary.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// The threads that call policies.
 const THREADS: usize = 8;

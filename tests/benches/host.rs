@@ -27,11 +27,11 @@ use polity_tests::all_workflows::setting;
 use polity_tests::host_harness::Site;
 use polity_tests::host_harness::seeds::binding;
 use serde_json::{Value, json};
-use tikv_jemallocator::Jemalloc;
 
 /// The allocator of the host's own binary.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: Jemalloc = Jemalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Machines that are driven at once.
 const MACHINES: usize = 200;

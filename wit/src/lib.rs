@@ -8,13 +8,17 @@
 //! **Not here.** No I/O, no clock, no decisions. This crate knows what a host and a policy tell each other,
 //! and nothing of how they work.
 
+#[cfg(feature = "types")]
 mod defaults;
+#[cfg(feature = "types")]
 mod document;
+#[cfg(feature = "types")]
 pub mod driver;
+#[cfg(feature = "types")]
 pub mod merge;
+#[cfg(feature = "types")]
 mod types;
 pub mod wit;
 
-pub use defaults::with_defaults;
-pub use document::Document;
-pub use types::*;
+#[cfg(feature = "types")]
+pub use {defaults::with_defaults, document::Document, types::*};

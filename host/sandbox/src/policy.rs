@@ -118,7 +118,7 @@ impl Policy {
     }
 
     /// The bytes of machine code and of the data that belongs to it.
-    pub(crate) fn code(&self) -> usize {
+    pub fn code(&self) -> usize {
         self.sizes.code
     }
 

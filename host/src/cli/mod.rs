@@ -31,7 +31,7 @@ use polity_sandbox::{Allocation, Compiler, Confined, KeepsCode, Sandbox, Sandbox
 use serde_json::Value;
 use tracing_subscriber::EnvFilter;
 
-use crate::compiled;
+use crate::compiled::Kept;
 use crate::progress::Format;
 
 /// The namespace and name of the lease, where no others are given.
@@ -68,17 +68,17 @@ enum Command {
     Confined(confined::Task),
 }
 
-/// The folder in which machine code is kept for the next process. It is trusted as this program is.
+/// The folder in which machine code is kept for the next process, in place of the user's cache; if it is empty, none is kept.
 const COMPILED: &str = "POLITY_COMPILED";
 
 /// A sandbox that compiles policies in confined processes.
 fn sandbox(allocation: Allocation) -> anyhow::Result<Arc<Sandbox>> {
-    let keeps: Option<Arc<dyn KeepsCode>> = match std::env::var_os(COMPILED).filter(|path| !path.is_empty()) {
-        Some(path) => Some(Arc::new(
-            compiled::Kept::open(Path::new(&path)).context(COMPILED)?,
-        )),
-        None => None,
+    let keeps = match std::env::var_os(COMPILED) {
+        Some(path) if path.is_empty() => None,
+        Some(path) => Some(Kept::open(Path::new(&path)).context(COMPILED)?),
+        None => Kept::of_user(),
     };
+    let keeps = keeps.map(|kept| Arc::new(kept) as Arc<dyn KeepsCode>);
     let sandbox = Sandbox::new(SandboxConfig {
         allocation,
         keeps,

@@ -13,6 +13,7 @@
 mod health;
 mod metrics;
 mod serve;
+#[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
 mod traces;
 mod watched;
 
