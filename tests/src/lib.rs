@@ -4,6 +4,7 @@
 
 pub mod all_workflows;
 pub mod convert;
+pub mod empty_root;
 pub mod evidence;
 pub mod examples;
 pub mod fuzz;
