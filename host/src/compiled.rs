@@ -34,10 +34,16 @@ impl Kept {
     /// Opens or creates the folder in the user's cache, as the XDG Base Directory Specification places it. A user without a
     /// home, such as that of the image, has none, and one that cannot be used is left alone: the host compiles then.
     pub(crate) fn of_user() -> Option<Self> {
-        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let absolute = |name: &str| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
         let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
         let opened = Kept::open(&cache.join("polity/compiled"));
-        opened.inspect_err(|e| tracing::debug!("machine code is not kept: {e:#}")).ok()
+        opened
+            .inspect_err(|e| tracing::debug!("machine code is not kept: {e:#}"))
+            .ok()
     }
 
     /// Removes what was kept longest until there is room for one more. The folder may hold other things, which are neither

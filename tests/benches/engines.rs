@@ -80,7 +80,11 @@ fn main() {
             let policy = sandbox.load(&bytes).expect("it loads");
             let took = began.elapsed();
             *total += took;
-            let step = if name.ends_with("-retry") { Duration::ZERO } else { step(&policy) };
+            let step = if name.ends_with("-retry") {
+                Duration::ZERO
+            } else {
+                step(&policy)
+            };
             row.push((took.as_millis(), policy.code() >> 10, step.as_secs_f64() * 1e6));
         }
         println!(
@@ -94,5 +98,9 @@ fn main() {
             row[1].2
         );
     }
-    println!("all: {:.1} s/{:.1} s", totals[0].as_secs_f64(), totals[1].as_secs_f64());
+    println!(
+        "all: {:.1} s/{:.1} s",
+        totals[0].as_secs_f64(),
+        totals[1].as_secs_f64()
+    );
 }

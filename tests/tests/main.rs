@@ -22,6 +22,7 @@ mod guarded;
 mod guide;
 mod host_harness;
 mod hostile;
+mod image;
 mod kubernetes;
 mod live;
 mod node_agent;

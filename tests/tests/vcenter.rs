@@ -140,7 +140,7 @@ async fn machines_come_and_go_on_a_vcenter_however_often_the_host_is_killed() {
 }
 
 /// An authority, and what it says of the server of this machine: the certificate of the one, certificate and key of the other.
-fn certified() -> [String; 3] {
+pub(crate) fn certified() -> [String; 3] {
     let made = || -> Result<[String; 3], rcgen::Error> {
         let key = KeyPair::generate()?;
         let mut authority = CertificateParams::default();

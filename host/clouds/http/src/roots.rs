@@ -105,7 +105,9 @@ impl ServerCertVerifier for DefaultRoots {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
@@ -128,6 +130,9 @@ mod tests {
     #[test]
     fn authorities_that_a_variable_names_are_never_replaced() {
         let wrong = roots(nothing(), true).expect_err("none was found");
-        assert!(wrong.starts_with("SSL_CERT_FILE and SSL_CERT_DIR name no"), "{wrong}");
+        assert!(
+            wrong.starts_with("SSL_CERT_FILE and SSL_CERT_DIR name no"),
+            "{wrong}"
+        );
     }
 }
