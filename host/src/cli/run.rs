@@ -132,6 +132,9 @@ pub(super) struct Run {
     /// Print a line for each change of an object, also on a terminal. Without it a terminal shows a live table.
     #[arg(long)]
     lines: bool,
+    /// Add the ids of the edges that a pass took to its line. JSON always has them.
+    #[arg(long)]
+    ids: bool,
     #[command(flatten)]
     stopping: Stopping,
 }
@@ -304,7 +307,7 @@ impl Run {
             stuck = end.wait(&run.clock, deadline), if self.until_settled => {
                 run.end_of_shown().await;
                 let scenario = run.scenario.as_ref();
-                let ended = report(stuck, scenario, &run.cluster, &run.clouds, deadline, format).await?;
+                let ended = report(stuck, &run.overview, scenario, &run.cluster, &run.clouds, deadline, format).await?;
                 match run.running.as_ref().map_or(0, Running::steps_failed) {
                     0 => ended,
                     failed => {
@@ -387,6 +390,7 @@ pub(super) fn recorder(record: Option<&Path>, data: Option<&Data>, engine: &str)
 /// Reports whether all is settled and whether the scenario's expectations hold.
 async fn report(
     stuck: Vec<String>,
+    overview: &Overview,
     scenario: Option<&Scenario>,
     cluster: &Cluster,
     clouds: &Clouds,
@@ -401,7 +405,10 @@ async fn report(
         stuck.iter().for_each(|one| say(format, &format!("  {one}")));
         return Ok(ExitCode::FAILURE);
     }
-    say(format, "everything is settled");
+    say(
+        format,
+        &format!("everything is settled{}", overview.not_settled()),
+    );
     let mut holds = true;
     let verdicts = match scenario {
         Some(scenario) => scenario.verdicts(cluster, clouds).await?,

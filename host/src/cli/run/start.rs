@@ -73,7 +73,8 @@ impl Run {
         let metrics = Arc::new(Metrics::new()?);
         let recorded = recorder.path().to_owned();
         let recording = RecordingThread::start(recorder)?;
-        let mut progress = Progress::new(format, now.boot, overview.clone(), Some(recording));
+        let progress = Progress::new(format, now.boot, overview.clone(), Some(recording));
+        let mut progress = progress.with_ids(self.ids);
         let shows_table = self.shows_table(format, starting.speed);
         if shows_table {
             progress = progress.without_lines();
