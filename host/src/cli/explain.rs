@@ -12,7 +12,7 @@ use polity_core::time::Unix;
 use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
 
-use super::recorded::{KindName, Recorded};
+use super::recorded::{KindName, Recorded, RecordedPasses};
 use crate::display::{duration, printable, then};
 use crate::edges;
 use crate::progress::{Format, print, print_json};
@@ -34,7 +34,7 @@ pub(super) struct Explain {
     #[arg(value_name = "[NS/]NAME")]
     name: String,
     #[command(flatten)]
-    recorded: Recorded,
+    recorded: RecordedPasses,
     /// Show only this many of the newest passes.
     #[arg(long, value_name = "N")]
     last: Option<usize>,
@@ -68,9 +68,10 @@ impl Explain {
         if passes.is_empty() && waits.is_empty() {
             let (folder, more) = (folder.display(), no_room(waiting.left_out));
             bail!(
-                "the recording {folder} holds no pass of {} {}{more}",
+                "the recording {folder} holds no pass of {} {}{}{more}",
                 self.kind,
-                self.name
+                self.name,
+                self.recorded.hint()
             );
         }
         let skipped = self.last.map_or(0, |last| passes.len().saturating_sub(last));

@@ -9,7 +9,7 @@ use clap::Args;
 use polity_kube_rules::time::rfc3339;
 use serde_json::json;
 
-use super::recorded::{KindName, Recorded};
+use super::recorded::{KindName, RecordedPasses};
 use crate::edges;
 use crate::overview::{Overview, State};
 use crate::progress::{Format, print, print_json};
@@ -33,7 +33,7 @@ pub(super) struct Get {
     #[arg(long)]
     ids: bool,
     #[command(flatten)]
-    recorded: Recorded,
+    recorded: RecordedPasses,
 }
 
 impl Get {
