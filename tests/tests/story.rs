@@ -299,7 +299,7 @@ fn a_folder_without_manifests_and_an_unknown_recording_say_what_to_do() {
 }
 
 #[test]
-fn what_is_stuck_at_the_deadline_is_said_with_the_reason() {
+fn a_binding_that_cannot_load_ends_the_wait_with_the_reason_whatever_the_scenario_would_still_do() {
     let folder = folder();
     let binding = std::fs::read_to_string(folder.path().join("binding.yaml")).expect("read");
     std::fs::write(
@@ -309,12 +309,15 @@ fn what_is_stuck_at_the_deadline_is_said_with_the_reason() {
     .expect("written");
     // Its kind is not served without the policy that carries its definition.
     std::fs::remove_file(folder.path().join("machines.yaml")).expect("removed");
-    std::fs::remove_file(folder.path().join("scenario.yaml")).expect("removed");
     let run = polity()
-        .args(["run", "--until-settled", "--deadline", "1s"])
+        .args(["run", "--until-settled"])
         .arg(folder.path())
         .output()
         .expect("it runs");
     assert_eq!(run.status.code(), Some(1), "{}", shown(&run));
-    assert!(text(&run.stderr).contains("missing.wasm"), "{}", shown(&run));
+    let said = text(&run.stderr);
+    let (_, why) = said
+        .split_once("not settled, and nothing can change that any more:\n")
+        .expect(&said);
+    assert!(why.contains("missing.wasm"), "{said}");
 }
