@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::display::hex;
 use crate::single_flight::{Ended, SingleFlight, Try};
+use crate::slow::{self, Report, Slow};
 
 /// The Rust target of policies.
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -36,6 +37,10 @@ const LARGEST: u64 = 16 << 20;
 /// The time limit of the first compilation of a policy or driver. New ones may have to wait this long for it. A later
 /// try has more time.
 const FIRST_TRY: Duration = Duration::from_secs(20);
+/// How long compiling may take before people are told. What is kept from an earlier start takes less.
+const COMPILES: Duration = Duration::from_secs(1);
+/// How long cargo may be silent before people are told. It tells itself what it does in the first build of a crate.
+const BUILDS: Duration = Duration::from_secs(5);
 
 /// Identifies a file and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +59,8 @@ pub struct Policies {
     builds_crates: bool,
     /// The crates that were built. Several bindings may name the same crate, and the build is reported once.
     built: Mutex<BTreeSet<PathBuf>>,
-    report: Box<dyn Fn(&str) + Send + Sync>,
+    compiling: Arc<Slow>,
+    report: Report,
 }
 
 impl Policies {
@@ -66,6 +72,7 @@ impl Policies {
         builds_crates: bool,
         report: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Self {
+        let report: Report = Arc::from(report);
         let opened = Dir::open_ambient_dir(folder, ambient_authority()).ok();
         Policies {
             sandbox,
@@ -74,6 +81,7 @@ impl Policies {
             single_flight: SingleFlight::default(),
             builds_crates,
             built: Mutex::default(),
+            compiling: Slow::new("compiling", COMPILES, report.clone()),
             report,
         }
     }
@@ -82,7 +90,7 @@ impl Policies {
     pub fn load(&self, source: &PolicySource) -> Result<(Arc<Policy>, Arc<[u8]>)> {
         let (name, found, bytes) = self.bytes(source)?;
         let policy = self
-            .compiled(found, &bytes)
+            .compiled(name, found, &bytes)
             .with_context(|| format!("cannot load {name:?}"))?;
         Ok((policy, bytes.into()))
     }
@@ -90,7 +98,7 @@ impl Policies {
     /// Loads the driver that a connection names.
     pub(crate) fn driver(&self, source: &PolicySource) -> Result<Arc<Driver>> {
         let (name, digest, bytes) = self.bytes(source)?;
-        self.compiled_driver(&digest, &bytes)
+        self.compiled_driver(name, &digest, &bytes)
             .with_context(|| format!("cannot load {name:?}"))
     }
 
@@ -113,11 +121,12 @@ impl Policies {
     }
 
     /// Compiles a policy. If the same policy is already being compiled, this waits for the result.
-    fn compiled(&self, digest: String, bytes: &[u8]) -> Result<Arc<Policy>> {
+    fn compiled(&self, name: &str, digest: String, bytes: &[u8]) -> Result<Arc<Policy>> {
         let id = PolicyId(digest.as_str().into());
         if let Some(known) = self.sandbox.known(&id) {
             return Ok(known);
         }
+        let _told = self.compiling.begin(last_part(name));
         self.single_flight.run(&format!("policy {digest}"), |tried| {
             let loaded = match tried {
                 Try::First => self.sandbox.load_within(bytes, FIRST_TRY),
@@ -128,10 +137,11 @@ impl Policies {
     }
 
     /// The same for a driver.
-    fn compiled_driver(&self, digest: &str, bytes: &[u8]) -> Result<Arc<Driver>> {
+    fn compiled_driver(&self, name: &str, digest: &str, bytes: &[u8]) -> Result<Arc<Driver>> {
         if let Some(known) = self.sandbox.known_driver(digest) {
             return Ok(known);
         }
+        let _told = self.compiling.begin(last_part(name));
         self.single_flight.run(&format!("driver {digest}"), |tried| {
             let loaded = match tried {
                 Try::First => self.sandbox.load_driver_within(bytes, FIRST_TRY),
@@ -208,6 +218,14 @@ impl Policies {
             self.add_target(&folder)?;
             (self.report)(&format!("building {} for {TARGET}", shown_from_here(&folder)));
         }
+        let _told = (!is_first).then(|| {
+            let (report, krate) = (self.report.clone(), shown_from_here(&folder));
+            slow::after(BUILDS, move |_| {
+                report(&format!(
+                    "waiting for cargo, which builds {krate}; another cargo may hold the lock of its build folder"
+                ));
+            })
+        });
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()))
             .args(["build", "--lib", "--target", TARGET, "--release"])
             .args(PROFILE.map(|setting| format!("--config=profile.release.{setting}")))
@@ -271,6 +289,11 @@ fn ended(e: LoadError) -> Ended {
         true => Ended::Stopped(e.to_string()),
         false => Ended::Refused(e.into()),
     }
+}
+
+/// The name of a file or crate without the folders before it.
+fn last_part(name: &str) -> &str {
+    name.rsplit('/').find(|part| !part.is_empty()).unwrap_or(name)
 }
 
 /// A path relative to the current folder if possible.
