@@ -351,6 +351,12 @@ impl Bindings {
             .collect()
     }
 
+    /// The number of bindings that are not tried again before something changes.
+    pub(crate) fn refused(&self) -> usize {
+        let problems = self.known.values().filter_map(|known| known.problem.as_ref());
+        problems.filter(|problem| problem.again.is_none()).count()
+    }
+
     /// The number of bindings that are being loaded.
     pub(crate) fn loading(&self) -> usize {
         self.known.values().filter(|known| known.loading).count() + usize::from(!self.listed)

@@ -6,6 +6,8 @@ use polity_core::contract::Next;
 use polity_core::record::{Outcome, PassRecord};
 use polity_core::time::millis;
 
+use crate::overview::is_released;
+
 /// JSON without characters that act on a terminal. JSON's own escapes leave some of them in.
 pub(crate) fn escaped_json(document: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(document).unwrap_or_default();
@@ -46,38 +48,66 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
+/// A text cut to at most `most` characters, after a whole word if possible.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    let Some((end, _)) = text.char_indices().nth(most) else {
+        return text.to_owned();
+    };
+    let Some((end, _)) = text[..end].char_indices().next_back() else {
+        return String::new();
+    };
+    let whole = text[..end].rfind(' ').filter(|space| *space > end / 2);
+    let kept = text[..whole.unwrap_or(end)].trim_end_matches([' ', ',', ';', ':', '.']);
+    format!("{kept}…")
+}
+
+/// What follows a pass.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Then {
+    /// In a few words, for example `retries in 1s`.
+    pub(crate) next: String,
+    /// What went wrong, if something did.
+    pub(crate) why: Option<String>,
+}
+
+impl std::fmt::Display for Then {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.why {
+            Some(why) => write!(f, "{} ({why})", self.next),
+            None => f.write_str(&self.next),
+        }
+    }
+}
+
 /// What follows a pass, in words.
-pub fn then(record: &PassRecord) -> String {
+pub(crate) fn then(record: &PassRecord) -> Then {
     let wait = record.wait.map(duration);
     let in_time = |what: &str| {
         wait.as_ref()
             .map_or_else(|| what.to_owned(), |wait| format!("{what} in {wait}"))
     };
-    match (&record.outcome, &record.next) {
-        (Outcome::Discarded(why), _) => format!("{} (discarded: {why})", in_time("again")),
+    let (next, why) = match (&record.outcome, &record.next) {
+        (Outcome::Discarded(why), _) => (in_time("again"), Some(format!("discarded: {why}"))),
         (Outcome::Faulted, _) => {
             let fault = record.roles.iter().find_map(|role| role.fault.as_ref());
             let fault = fault.map_or_else(String::new, |fault| format!(": {fault}"));
-            format!("{} (quarantined{fault})", in_time("again"))
+            (in_time("again"), Some(format!("quarantined{fault}")))
         }
-        (Outcome::Failed(failure), _) => format!("{} (not published: {failure})", in_time("again")),
-        (Outcome::Bug(what), _) => format!("{} (a defect of Polity: {what})", in_time("again")),
-        (Outcome::LeaseLost, _) => "when the lease is held again".into(),
-        (Outcome::Stopped, _) => "when a host runs again".into(),
-        (Outcome::Denied, _) => in_time("denied, looks again"),
-        (Outcome::Released, _) => "released".into(),
-        (Outcome::Published, Some(Next::Settled(_))) => in_time("settled, looks again"),
-        (
-            Outcome::Published,
-            Some(Next::Retry {
-                failure: Some(failure),
-                ..
-            }),
-        ) => {
-            format!("{} ({failure})", in_time("retries"))
+        (Outcome::Failed(failure), _) => (in_time("again"), Some(format!("not published: {failure}"))),
+        (Outcome::Bug(what), _) => (in_time("again"), Some(format!("a defect of Polity: {what}"))),
+        (Outcome::LeaseLost, _) => ("when the lease is held again".into(), None),
+        (Outcome::Stopped, _) => ("when a host runs again".into(), None),
+        (Outcome::Published | Outcome::Denied | Outcome::Released, _) if is_released(record) => {
+            ("released".into(), None)
         }
-        (Outcome::Published, _) => in_time("next"),
-    }
+        (Outcome::Denied, _) => (in_time("denied, looks again"), None),
+        (Outcome::Published, Some(Next::Settled(_))) => (in_time("settled, looks again"), None),
+        (Outcome::Published, Some(Next::Retry { failure, .. })) => {
+            (in_time("retries"), failure.as_ref().map(ToString::to_string))
+        }
+        (Outcome::Published | Outcome::Released, _) => (in_time("next"), None),
+    };
+    Then { next, why }
 }
 
 /// A length in words: `20s`, `1m30s`, `250ms`.
@@ -102,6 +132,29 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::edges::tests::pass;
+
+    #[test]
+    fn an_object_that_is_denied_or_let_go_is_not_called_settled() {
+        for (outcome, is_deleting, next) in [
+            ("published", false, "settled, looks again in 20s"),
+            ("published", true, "released"),
+            ("released", true, "released"),
+            ("denied", false, "denied, looks again in 20s"),
+            ("denied", true, "released"),
+        ] {
+            let then = then(&pass(&[], outcome, is_deleting));
+            assert_eq!(then.to_string(), next, "{outcome}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_after_a_word() {
+        assert_eq!(cut("The VM is on.", 13), "The VM is on.");
+        assert_eq!(cut("The VM is on, and more", 15), "The VM is on…");
+        assert_eq!(cut("Übergrößenträger", 6), "Überg…");
+        assert_eq!((cut("one", 1), cut("one", 0)), ("…".to_owned(), String::new()));
+    }
 
     #[test]
     fn what_terminals_act_on_is_escaped_in_text_and_in_json() {

@@ -59,6 +59,8 @@ pub struct View {
     pub health: BTreeMap<String, Health>,
     /// The bindings that could not be loaded, with the reason.
     pub unloaded: BTreeMap<String, String>,
+    /// How many of these were refused: they are loaded again only after something has changed.
+    pub refused: usize,
     /// The number of bindings that are still being loaded. It is one as long as the watch of bindings has not
     /// listed.
     pub loading: usize,
@@ -688,6 +690,7 @@ impl Engine {
                 .filter_map(|b| Some((b.name.clone(), self.controller.health(&b.name)?)))
                 .collect(),
             unloaded: self.bindings.problems(),
+            refused: self.bindings.refused(),
             loading: self.bindings.loading(),
             unsynced: self.controller.unsynced().map(str::to_owned).collect(),
             holder: self.controller.is_holder(),

@@ -46,6 +46,7 @@ pub mod settled;
 #[cfg_attr(not(feature = "sim"), path = "no_sim.rs")]
 pub mod sim;
 mod single_flight;
+mod slow;
 pub mod standalone;
 mod table;
 pub mod telemetry;

@@ -1,4 +1,4 @@
-//! The live table of `run` on a terminal: the objects, their phases, and what each waits for.
+//! The live table of `run` on a terminal: the objects, their phases, what happened last and what comes next.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,20 +118,16 @@ fn lines(
         rows.sort_by_key(Row::state);
         rows.truncate(room);
     }
-    let mut table = Table::new(&["KIND", "OBJECT", "PHASE", "NEXT", "WAITS FOR"]);
+    let mut table = Table::new(&["KIND", "OBJECT", "PHASE", "NEXT", "LAST EVENT"]);
     for row in &rows {
         let standing = row.standing;
         let of = |text: fn(&Standing) -> &str| standing.map_or("-", text).to_owned();
-        let next = match row.view.running || row.view.queued {
-            true => "now".to_owned(),
-            false => next(row.view, now),
-        };
         table.row([
             of(|standing| &standing.kind),
             row.key.to_string(),
             of(|standing| &standing.phase),
-            next,
-            waits_for(row),
+            next(row, now),
+            last_event(row),
         ]);
     }
     if !rows.is_empty() {
@@ -149,10 +145,7 @@ fn summary(view: &View, rows: &[Row<'_>], up: Duration) -> Vec<String> {
         *counts.entry(row.state()).or_default() += 1;
     }
     let all = rows.len();
-    let at_rest: usize = [State::Denied, State::Settled, State::Released]
-        .iter()
-        .filter_map(|state| counts.get(state))
-        .sum();
+    let at_rest = rows.iter().filter(|row| row.state().is_at_rest()).count();
     let filled = (at_rest * BAR).checked_div(all).unwrap_or(0);
     let bar = "#".repeat(filled) + &"-".repeat(BAR - filled);
     let each = counts
@@ -187,9 +180,12 @@ fn summary(view: &View, rows: &[Row<'_>], up: Duration) -> Vec<String> {
     lines.iter().map(|line| crate::display::printable(line)).collect()
 }
 
-/// When the next pass of an object is.
-fn next(view: &KeyView, now: Boot) -> String {
-    match view.due {
+/// What comes next for an object: `now`, the time until its next pass, or how it is at rest.
+fn next(row: &Row<'_>, now: Boot) -> String {
+    let state = row.state();
+    match row.view.due {
+        _ if row.view.running || row.view.queued => "now".to_owned(),
+        _ if state.is_at_rest() => state.as_str().to_owned(),
         // Whole seconds: tenths would change with every frame.
         Some(due) if due > now => duration(Duration::from_secs((due - now).as_secs_f64().ceil() as u64)),
         Some(_) => "now".to_owned(),
@@ -197,9 +193,10 @@ fn next(view: &KeyView, now: Boot) -> String {
     }
 }
 
-fn waits_for(row: &Row<'_>) -> String {
+/// What an object waits for, unless that is the time or a change; otherwise what happened last.
+fn last_event(row: &Row<'_>) -> String {
     match (&row.view.waiting, row.standing) {
-        (WaitsFor::Time(_) | WaitsFor::Change, Some(standing)) => standing.then.clone(),
-        (waiting, _) => waiting.to_string(),
+        (WaitsFor::Time(_) | WaitsFor::Change, Some(standing)) => standing.last_event().to_owned(),
+        (waiting, _) => format!("waits for {waiting}"),
     }
 }

@@ -13,7 +13,8 @@ use polity_core::time::Now;
 use polity_kube_rules::{deletion, merge_patch, text};
 use serde_json::Value;
 
-use crate::display::then;
+use crate::display::{Then, then};
+use crate::edges;
 
 /// The last pass of each object.
 #[derive(Default)]
@@ -29,8 +30,10 @@ pub(crate) struct Standing {
     pub(crate) group: Arc<str>,
     pub(crate) phase: String,
     pub(crate) state: State,
-    /// What follows the last pass, in words.
-    pub(crate) then: String,
+    /// What happened last, in the words of the policy; empty if no pass had anything to tell.
+    pub(crate) event: String,
+    /// What follows the last pass.
+    pub(crate) then: Then,
     /// When the last pass ended.
     pub(crate) ended: Now,
     pub(crate) costs: Costs,
@@ -68,15 +71,16 @@ impl State {
     }
 
     /// Whether nothing is left to do until something changes.
-    fn is_at_rest(self) -> bool {
+    pub(crate) fn is_at_rest(self) -> bool {
         self >= State::Denied
     }
 
-    fn after(record: &PassRecord, after: &Documents<'_>) -> Self {
+    fn after(record: &PassRecord) -> Self {
         match (&record.outcome, &record.next) {
             (Outcome::Faulted | Outcome::Bug(_), _) => State::Quarantined,
-            (Outcome::Released, _) => State::Released,
-            (Outcome::Published | Outcome::Denied, _) if after.is_released() => State::Released,
+            (Outcome::Published | Outcome::Denied | Outcome::Released, _) if is_released(record) => {
+                State::Released
+            }
             (Outcome::Denied, _) => State::Denied,
             (Outcome::Published, Some(Next::Settled(_))) => State::Settled,
             (Outcome::Failed(_), _) | (Outcome::Published, Some(Next::Retry { .. })) => State::Retrying,
@@ -117,35 +121,52 @@ impl Costs {
     }
 }
 
+impl Standing {
+    /// What went wrong in the last pass; otherwise what happened last.
+    pub(crate) fn last_event(&self) -> &str {
+        let told = Some(&*self.event).filter(|event| !event.is_empty());
+        self.then.why.as_deref().or(told).unwrap_or("-")
+    }
+}
+
 impl Overview {
-    /// Takes in a pass that ended, and returns the phase of the object. The manifests of policies are known by
-    /// their digests.
-    pub fn passed(&self, record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> String {
-        let documents = Documents::of(record);
-        let state = State::after(record, &documents);
-        let phase = documents.phase(record, manifests);
+    /// Takes in a pass that ended, and returns how the object stands now. The manifests of policies are known by their
+    /// digests.
+    pub(crate) fn passed(&self, record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> Standing {
+        let state = State::after(record);
+        let phase = Documents::of(record).phase(record, manifests);
+        let event = edges::event(record, manifests).map(str::to_owned);
         let (kind, group) = (&record.kind.kind, record.kind.api_version.split_once('/'));
         let mut objects = self.lock();
         let before = objects.remove(&record.key);
-        let (kind, group, mut costs) = match before {
-            Some(before) => (before.kind, before.group, before.costs),
+        let then = then(record);
+        let (kind, group, mut costs, before) = match before {
+            Some(before) => (before.kind, before.group, before.costs, before.event),
             None => {
                 let group = group.map_or("", |(group, _)| group);
-                (kind.as_str().into(), group.into(), Costs::default())
+                (
+                    kind.as_str().into(),
+                    group.into(),
+                    Costs::default(),
+                    String::new(),
+                )
             }
         };
+        // What happened before a failure is over, and what happened before a pass that had nothing to tell is not.
+        let event = event.unwrap_or(if then.why.is_none() { before } else { String::new() });
         costs.add(record, state);
         let standing = Standing {
             kind,
             group,
-            phase: phase.clone(),
+            phase,
             state,
-            then: then(record),
+            event,
+            then,
             ended: record.ended,
             costs,
         };
-        objects.insert(record.key.clone(), standing);
-        phase
+        objects.insert(record.key.clone(), standing.clone());
+        standing
     }
 
     /// Forgets an object that is gone or no longer governed.
@@ -155,13 +176,28 @@ impl Overview {
 
     /// Whether an object is settled, denied or released; if not, what follows its last pass. `None` if it had
     /// no pass.
-    pub(crate) fn is_at_rest(&self, key: &Key) -> Option<Result<(), String>> {
+    pub(crate) fn is_at_rest(&self, key: &Key) -> Option<Result<(), Then>> {
         let objects = self.lock();
         let standing = objects.get(key)?;
         Some(match standing.state.is_at_rest() {
             true => Ok(()),
             false => Err(standing.then.clone()),
         })
+    }
+
+    /// The objects that are at rest and not settled, for the sentence that everything is settled.
+    pub(crate) fn not_settled(&self) -> String {
+        let objects = self.objects();
+        let of = |state: State| {
+            let names = objects.iter().filter(|(_, standing)| standing.state == state);
+            let names = names.map(|(key, standing)| format!("{} {key}", standing.kind));
+            let names: Vec<String> = names.collect();
+            (!names.is_empty()).then(|| format!(", or {}: {}", state.as_str(), names.join(", ")))
+        };
+        [State::Denied, State::Released]
+            .into_iter()
+            .filter_map(of)
+            .collect()
     }
 
     /// Every object, in the order of bindings, namespaces and names.
@@ -175,6 +211,12 @@ impl Overview {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Standing>> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a pass that was published let the object go: its identity policy released it, or nothing keeps the deleted object
+/// any more.
+pub(crate) fn is_released(record: &PassRecord) -> bool {
+    record.outcome == Outcome::Released || Documents::of(record).is_released()
 }
 
 /// The texts of an object and of what a pass wrote to it: the newest is the last.
@@ -233,7 +275,23 @@ fn phase_path<'a>(kind: &str, crds: impl Iterator<Item = &'a Value>) -> &'a str 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edges::tests::pass;
     use serde_json::json;
+
+    #[test]
+    fn what_happened_last_stays_until_a_pass_tells_something_else_or_fails() {
+        let (overview, none) = (Overview::default(), BTreeMap::new());
+        let events = [&["B"][..], &[], &["C"]].map(|notes| {
+            let standing = overview.passed(&pass(notes, "published", false), &none);
+            standing.last_event().to_owned()
+        });
+        assert_eq!(events, ["B", "B", "C"]);
+        let faulted = overview.passed(&pass(&["D"], "faulted", false), &none);
+        assert_eq!(faulted.last_event(), "quarantined");
+        assert_eq!(overview.not_settled(), "");
+        overview.passed(&pass(&[], "denied", false), &none);
+        assert_eq!(overview.not_settled(), ", or denied: Machine a/one");
+    }
 
     #[test]
     fn an_object_is_released_once_neither_a_finalizer_nor_its_grace_period_keeps_it() {

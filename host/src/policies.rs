@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::display::hex;
 use crate::single_flight::{Ended, SingleFlight, Try};
+use crate::slow::{self, Report, Slow};
 
 /// The Rust target of policies.
 const TARGET: &str = "wasm32-unknown-unknown";
@@ -32,6 +33,10 @@ const LARGEST: u64 = 16 << 20;
 /// The time limit of the first compilation of a policy or driver. New ones may have to wait this long for it. A later
 /// try has more time.
 const FIRST_TRY: Duration = Duration::from_secs(20);
+/// How long compiling may take before people are told. What is kept from an earlier start takes less.
+const COMPILES: Duration = Duration::from_secs(1);
+/// How long cargo may be silent before people are told. It tells itself what it does in the first build of a crate.
+const BUILDS: Duration = Duration::from_secs(5);
 
 /// Identifies a file and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +55,8 @@ pub struct Policies {
     builds_crates: bool,
     /// The crates that were built. Several bindings may name the same crate, and the build is reported once.
     built: Mutex<BTreeSet<PathBuf>>,
-    report: Box<dyn Fn(&str) + Send + Sync>,
+    compiling: Arc<Slow>,
+    report: Report,
 }
 
 impl Policies {
@@ -62,6 +68,7 @@ impl Policies {
         builds_crates: bool,
         report: Box<dyn Fn(&str) + Send + Sync>,
     ) -> Self {
+        let report: Report = Arc::from(report);
         let opened = Dir::open_ambient_dir(folder, ambient_authority()).ok();
         Policies {
             sandbox,
@@ -70,6 +77,7 @@ impl Policies {
             single_flight: SingleFlight::default(),
             builds_crates,
             built: Mutex::default(),
+            compiling: Slow::new("compiling", COMPILES, report.clone()),
             report,
         }
     }
@@ -78,7 +86,7 @@ impl Policies {
     pub fn load(&self, source: &PolicySource) -> Result<(Arc<Policy>, Arc<[u8]>)> {
         let (name, found, bytes) = self.bytes(source)?;
         let policy = self
-            .compiled(found, &bytes)
+            .compiled(name, found, &bytes)
             .with_context(|| format!("cannot load {name:?}"))?;
         Ok((policy, bytes.into()))
     }
@@ -86,7 +94,7 @@ impl Policies {
     /// Loads the driver that a connection names.
     pub(crate) fn driver(&self, source: &PolicySource) -> Result<Arc<Driver>> {
         let (name, digest, bytes) = self.bytes(source)?;
-        self.compiled_driver(&digest, &bytes)
+        self.compiled_driver(name, &digest, &bytes)
             .with_context(|| format!("cannot load {name:?}"))
     }
 
@@ -109,11 +117,12 @@ impl Policies {
     }
 
     /// Compiles a policy. If the same policy is already being compiled, this waits for the result.
-    fn compiled(&self, digest: String, bytes: &[u8]) -> Result<Arc<Policy>> {
+    fn compiled(&self, name: &str, digest: String, bytes: &[u8]) -> Result<Arc<Policy>> {
         let id = PolicyId(digest.as_str().into());
         if let Some(known) = self.sandbox.known(&id) {
             return Ok(known);
         }
+        let _told = self.compiling.begin(last_part(name));
         self.single_flight.run(&format!("policy {digest}"), |tried| {
             let loaded = match tried {
                 Try::First => self.sandbox.load_within(bytes, FIRST_TRY),
@@ -124,10 +133,11 @@ impl Policies {
     }
 
     /// The same for a driver.
-    fn compiled_driver(&self, digest: &str, bytes: &[u8]) -> Result<Arc<Driver>> {
+    fn compiled_driver(&self, name: &str, digest: &str, bytes: &[u8]) -> Result<Arc<Driver>> {
         if let Some(known) = self.sandbox.known_driver(digest) {
             return Ok(known);
         }
+        let _told = self.compiling.begin(last_part(name));
         self.single_flight.run(&format!("driver {digest}"), |tried| {
             let loaded = match tried {
                 Try::First => self.sandbox.load_driver_within(bytes, FIRST_TRY),
@@ -204,6 +214,14 @@ impl Policies {
             self.add_target(&folder)?;
             (self.report)(&format!("building {} for {TARGET}", shown_from_here(&folder)));
         }
+        let _told = (!is_first).then(|| {
+            let (report, krate) = (self.report.clone(), shown_from_here(&folder));
+            slow::after(BUILDS, move |_| {
+                report(&format!(
+                    "waiting for cargo, which builds {krate}; another cargo may hold the lock of its build folder"
+                ));
+            })
+        });
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         for name in NOT_FOR_POLICIES {
             cargo.env_remove(name);
@@ -272,6 +290,11 @@ fn ended(e: LoadError) -> Ended {
         true => Ended::Stopped(e.to_string()),
         false => Ended::Refused(e.into()),
     }
+}
+
+/// The name of a file or crate without the folders before it.
+fn last_part(name: &str) -> &str {
+    name.rsplit('/').find(|part| !part.is_empty()).unwrap_or(name)
 }
 
 /// A path relative to the current folder if possible.

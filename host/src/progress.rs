@@ -12,10 +12,10 @@ use polity_core::time::{Boot, millis};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::display::{escaped_json, printable, shortened, then};
+use crate::display::{cut, escaped_json, printable, shortened};
 use crate::edges;
 use crate::observer::Observer;
-use crate::overview::Overview;
+use crate::overview::{Overview, Standing};
 use crate::recording::RecordingThread;
 use crate::said::Said;
 use crate::screen::{Stderr, above};
@@ -40,6 +40,9 @@ pub struct Progress {
     manifests: BTreeMap<String, Manifest>,
     last: BTreeMap<Key, String>,
     bold: bool,
+    ids: bool,
+    /// The widths of the columns with the objects and their phases.
+    widths: (usize, usize),
     /// Whether changes of objects are printed. A live table shows them in another way.
     lines: bool,
 }
@@ -62,6 +65,8 @@ impl Progress {
             manifests: BTreeMap::new(),
             last: BTreeMap::new(),
             bold,
+            ids: false,
+            widths: (0, 0),
             lines: true,
         }
     }
@@ -72,11 +77,20 @@ impl Progress {
         self
     }
 
-    fn line(&mut self, record: &PassRecord, phase: &str) {
+    /// Adds the ids of the edges that each pass took to its line.
+    pub(crate) fn with_ids(mut self, ids: bool) -> Self {
+        self.ids = ids;
+        self
+    }
+
+    fn line(&mut self, record: &PassRecord, standing: &Standing) {
         let edges = edges::taken(record, &self.manifests);
-        let then = then(record);
+        let Standing { phase, then, .. } = standing;
         // A pass with the same result as the one before is no news.
-        let news = format!("{phase} {} {then}", edges.join(" "));
+        let news = match self.format {
+            Format::Text if !self.ids => format!("{phase} {} {then}", standing.event),
+            _ => format!("{phase} {} {then}", edges.join(" ")),
+        };
         if self.last.insert(record.key.clone(), news.clone()) == Some(news) {
             return;
         }
@@ -84,33 +98,61 @@ impl Progress {
         let kind = &record.kind.kind;
         match self.format {
             Format::Json => print_json(&json!({
-                "at": at, "kind": kind, "object": record.key.to_string(), "phase": phase,
-                "edges": edges, "next": then, "pass": record.pass,
+                "at": at, "kind": kind, "object": record.key.to_string(), "phase": phase, "event": standing.event,
+                "edges": edges, "next": then.to_string(), "pass": record.pass,
             })),
             Format::Text => {
-                let (on, off) = if self.bold {
-                    ("\x1b[1m", "\x1b[0m")
-                } else {
-                    ("", "")
-                };
-                let object = printable(&record.key.to_string());
-                print(&format_args!(
-                    "{:>8.1}s  {kind} {on}{object}{off}  {:<20} {}  → {}",
-                    at as f64 / 1_000.0,
-                    printable(phase),
-                    printable(&edges.join(" ")),
-                    printable(&then),
-                ));
+                let object = format!("{kind} {}", record.key);
+                let widest =
+                    |before: usize, text: &str, most| before.max(printable(text).chars().count()).min(most);
+                self.widths.0 = widest(self.widths.0, &object, OBJECT);
+                self.widths.1 = widest(self.widths.1, &standing.phase, PHASE);
+                let mut line = line(at, &object, self.widths, standing);
+                if self.bold {
+                    let object = printable(&object);
+                    line = line.replacen(&object, &format!("\x1b[1m{object}\x1b[0m"), 1);
+                }
+                if self.ids {
+                    line = format!("{line}  [{}]", printable(&edges.join(" ")));
+                }
+                print(&line);
             }
         }
     }
 }
 
+/// The most characters of a line, so that a log of them can be read.
+const LINE: usize = 140;
+/// The most characters of an object's kind and name for which the columns after it line up.
+const OBJECT: usize = 28;
+/// The same of a phase. A longer one is cut: whoever may write a status chooses it.
+const PHASE: usize = 20;
+
+/// The line of a change: its time, the object, its phase, what happened, and what comes next. What happened and the reason for
+/// what comes next are cut so that the line has at most [`LINE`] characters; the name and what comes next never are.
+fn line(at: u64, object: &str, (width, of_phase): (usize, usize), standing: &Standing) -> String {
+    let (object, phase) = (printable(object), cut(&printable(&standing.phase), PHASE));
+    let (event, next) = (printable(&standing.event), printable(&standing.then.next));
+    let head = format!(
+        "{:>8.1}s  {object:<width$}  {phase:<of_phase$}  ",
+        at as f64 / 1_000.0
+    );
+    let why = standing.then.why.as_deref().map(printable);
+    let fixed = [&*head, "  → ", &next, if why.is_some() { " ()" } else { "" }];
+    let room = LINE.saturating_sub(fixed.iter().map(|part| part.chars().count()).sum());
+    // Neither text takes more than half of the room if the other one needs it.
+    let of_why = room.saturating_sub(event.chars().count()).max(room / 2);
+    let why = why.map_or_else(String::new, |why| format!(" ({})", cut(&why, of_why)));
+    let event = cut(&event, room.saturating_sub(why.chars().count().saturating_sub(3)));
+    let gap = if event.is_empty() { "" } else { "  " };
+    format!("{head}{event}{gap}→ {next}{why}")
+}
+
 impl Observer for Progress {
     fn passed(&mut self, record: &Arc<PassRecord>) {
-        let phase = self.overview.passed(record, &self.manifests);
+        let standing = self.overview.passed(record, &self.manifests);
         if self.lines {
-            self.line(record, &phase);
+            self.line(record, &standing);
         }
         if let Some(recording) = &self.recording {
             let wrong = recording.pass(record.clone());
@@ -215,6 +257,46 @@ pub fn show(manifest: &Value, format: Format) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::display::Then;
+    use crate::overview::{Costs, State};
+
+    #[test]
+    fn a_line_is_as_long_as_a_log_shows_and_keeps_the_name_and_what_comes_next() {
+        let text = |length: usize| "long w\u{f6}rds ".repeat(length / 10);
+        for (event, why, phase) in [
+            (0, 0, 0),
+            (500, 0, 9),
+            (0, 500, 9),
+            (70, 500, 9),
+            (500, 40, 500),
+            (500, 500, 40),
+        ] {
+            let standing = Standing {
+                kind: "Machine".into(),
+                group: "example.org".into(),
+                phase: text(phase),
+                state: State::Retrying,
+                event: text(event),
+                then: Then {
+                    next: "retries in 1m30s".to_owned(),
+                    why: (why > 0).then(|| text(why)),
+                },
+                ended: polity_core::time::Now::default(),
+                costs: Costs::default(),
+            };
+            let line = line(123_456_789, "Machine team-a/machine-03", (28, 20), &standing);
+            assert!(line.chars().count() <= LINE, "{line}");
+            assert!(
+                line.contains("Machine team-a/machine-03 ") && line.contains("\u{2192} retries in 1m30s"),
+                "{line}"
+            );
+            assert!(
+                event < 500 || why > 0 || line.chars().count() > LINE - 10,
+                "{line}"
+            );
+            assert!(why < 500 || line.ends_with("\u{2026})"), "{line}");
+        }
+    }
 
     #[test]
     fn a_policy_with_the_default_stack_is_told_how_to_do_with_less() {

@@ -9,7 +9,8 @@
 //! DIR/waiting.json              what objects wait for now
 //! ```
 //!
-//! A ring keeps only the newest segments; a full recording keeps all. Passes that ended in the last moments before a host
+//! A ring keeps only the newest segments; a full recording keeps all. Each start of a host begins a session: the headers of
+//! its segments have its number. Passes that ended in the last moments before a host
 //! was killed may be missing: a thread writes them behind the event loop.
 
 mod exchanges;
@@ -48,6 +49,8 @@ struct Header {
     polity: String,
     /// The version of the engine that ran the policies. A replay with the same version gives the same bytes.
     engine: String,
+    /// The session, from one start of a host to its end. A later one has a higher number.
+    session: u64,
 }
 
 /// The version of the format: 2 since contract 0.2.
@@ -92,6 +95,7 @@ impl Recorder {
             contract: PACKAGE.into(),
             polity: env!("CARGO_PKG_VERSION").into(),
             engine: engine.into(),
+            session: next_session(path),
         };
         let header = serde_json::to_string(&header)?;
         Ok(Recorder {
@@ -233,11 +237,18 @@ impl Recording {
     /// Hands every pass to `see`, oldest first, and returns how many lines cannot be read. A last line that a
     /// crash cut short does not count.
     pub fn passes(&self, see: impl FnMut(PassRecord)) -> Result<u64> {
-        let passes = self
-            .dir
-            .open_dir("passes")
-            .context("this folder is not a recording: it has no folder `passes`")?;
-        lines(&passes, see)
+        lines(&self.folder()?, None, see)
+    }
+
+    /// The same of the newest session alone: since the last start of a host on this folder.
+    pub fn newest_session(&self, see: impl FnMut(PassRecord)) -> Result<u64> {
+        let folder = self.folder()?;
+        lines(&folder, newest_session(&folder)?, see)
+    }
+
+    fn folder(&self) -> Result<Dir> {
+        let passes = self.dir.open_dir("passes");
+        passes.context("this folder is not a recording: it has no folder `passes`")
     }
 
     /// The file that tells what objects wait for; `None` if there is none.
@@ -252,7 +263,7 @@ impl Recording {
     /// The same of what drivers exchanged with clouds.
     pub fn exchanges(&self, see: impl FnMut(Exchanged)) -> Result<u64> {
         match self.dir.open_dir(EXCHANGES) {
-            Ok(exchanges) => lines(&exchanges, see),
+            Ok(exchanges) => lines(&exchanges, None, see),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
             Err(e) => Err(e).with_context(|| format!("cannot open {EXCHANGES}")),
         }
@@ -285,8 +296,44 @@ impl Recording {
     }
 }
 
-/// Hands every line of the segments in a folder to `see`.
-fn lines<T: DeserializeOwned>(folder: &Dir, mut see: impl FnMut(T)) -> Result<u64> {
+/// The session of a segment; 0 in recordings of older versions, which have none. `None` if a crash damaged the header.
+fn session_of(header: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Known {
+        #[serde(default)]
+        session: u64,
+    }
+    let known = serde_json::from_slice::<Known>(header).ok()?;
+    Some(known.session)
+}
+
+/// The session of the newest segment whose header can be read.
+fn newest_session(folder: &Dir) -> Result<Option<u64>> {
+    for number in segments::numbers(folder)?.into_iter().rev() {
+        let segment = segments::open(folder, number)?;
+        let header = segment.and_then(|(_, segment)| segment.split(b'\n').next()?.ok());
+        if let Some(session) = header.and_then(|header| session_of(&header)) {
+            return Ok(Some(session));
+        }
+    }
+    Ok(None)
+}
+
+/// The number of the session that begins in the folder of a recording: higher than all that it holds. Numbers of segments
+/// count, too, because those of a deleted folder begin anew.
+fn next_session(path: &Path) -> u64 {
+    let sessions = || {
+        let folder = Recording::open(path)?.folder()?;
+        let newest = newest_session(&folder)?.unwrap_or_default();
+        let segments = segments::numbers(&folder)?;
+        anyhow::Ok(newest.max(segments.last().copied().unwrap_or_default()))
+    };
+    // Without a folder there is no earlier session.
+    sessions().unwrap_or_default().saturating_add(1)
+}
+
+/// Hands every line of the segments in a folder to `see`, or only those of one session.
+fn lines<T: DeserializeOwned>(folder: &Dir, session: Option<u64>, mut see: impl FnMut(T)) -> Result<u64> {
     let mut damaged = 0;
     for number in segments::numbers(folder)? {
         let Some((name, segment)) = segments::open(folder, number)? else {
@@ -295,6 +342,10 @@ fn lines<T: DeserializeOwned>(folder: &Dir, mut see: impl FnMut(T)) -> Result<u6
         let mut lines = segment.split(b'\n');
         if let Some(Ok(header)) = lines.next() {
             check_format(&header).with_context(|| format!("cannot read {name}"))?;
+            let others = session.zip(session_of(&header));
+            if others.is_some_and(|(wanted, session)| session != wanted) {
+                continue;
+            }
         }
         // Whether the last line could not be read. It counts as damaged only once another line follows
         // it.
@@ -428,4 +479,51 @@ pub fn latest() -> Result<PathBuf> {
         false => None,
     };
     Ok(text.with_context(unknown)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edges::tests::pass;
+
+    fn noted(see: impl FnOnce(&mut dyn FnMut(PassRecord)) -> Result<u64>) -> Vec<String> {
+        let mut notes = Vec::new();
+        let damaged = see(&mut |record| notes.extend(record.notes().map(str::to_owned)));
+        assert_eq!(damaged.expect("a recording"), 0);
+        notes
+    }
+
+    #[test]
+    fn each_start_begins_a_session_and_an_old_recording_is_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let record = |note: &str| {
+            let mut recorder = Recorder::open(folder.path(), true, "test").expect("a recorder");
+            recorder.pass(&pass(&[note], "published", false)).expect("room");
+            recorder
+        };
+        let read = || {
+            let recording = Recording::open(folder.path()).expect("a recording");
+            let newest = noted(|see| recording.newest_session(see));
+            (newest, noted(|see| recording.passes(see)))
+        };
+        let first = folder.path().join("passes/000001.jsonl");
+        record("A");
+        record("B");
+        for number in [1, 2] {
+            // As versions wrote it that knew no sessions.
+            let file = first.with_file_name(format!("{number:06}.jsonl"));
+            let text = std::fs::read_to_string(&file).expect("a segment");
+            let old = text.replacen(&format!(",\"session\":{number}"), "", 1);
+            assert_ne!(old, text);
+            std::fs::write(&file, old).expect("room");
+        }
+        let notes = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(read(), (notes("A B"), notes("A B")));
+        let mut recorder = record("C");
+        recorder.open = Open::new(folder.path(), &recorder.header, true).expect("another segment");
+        recorder.pass(&pass(&["D"], "published", false)).expect("room");
+        assert_eq!(read(), (notes("C D"), notes("A B C D")));
+        record("E");
+        assert_eq!(read(), (notes("E"), notes("A B C D E")));
+    }
 }

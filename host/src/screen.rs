@@ -1,6 +1,6 @@
 //! The terminal of a host that shows a live table: the table stands below everything else that is printed.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -14,6 +14,8 @@ static LIVE: Mutex<Option<ProgressBar>> = Mutex::new(None);
 /// A live part at the bottom of the terminal. When it is dropped, its last content stays on the screen.
 pub(crate) struct Live {
     bar: ProgressBar,
+    /// Whether the last content is cleared instead.
+    is_cleared: bool,
 }
 
 impl Live {
@@ -24,7 +26,21 @@ impl Live {
             bar.set_style(style);
         }
         *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
-        Live { bar }
+        Live {
+            bar,
+            is_cleared: false,
+        }
+    }
+
+    /// Begins a live part that leaves nothing behind. `None` without a terminal, or while there is a live part already.
+    pub(crate) fn begin_if_free() -> Option<Self> {
+        let is_terminal = io::stdout().is_terminal() && io::stderr().is_terminal();
+        let is_taken = LIVE.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        (is_terminal && !is_taken).then(|| {
+            let mut live = Live::begin();
+            live.is_cleared = true;
+            live
+        })
     }
 
     /// Shows these lines in place of the earlier ones.
@@ -37,7 +53,10 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.bar.abandon();
+        match self.is_cleared {
+            true => self.bar.finish_and_clear(),
+            false => self.bar.abandon(),
+        }
     }
 }
 

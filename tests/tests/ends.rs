@@ -302,6 +302,24 @@ fn a_clock_that_is_no_time_is_refused() {
 }
 
 #[test]
+fn a_host_without_bindings_says_so_and_what_to_do() {
+    let place = Place::new("");
+    for (arguments, advice) in [
+        (&["run"][..], "name a DIR or FILE with manifests"),
+        (
+            &["run", "--listen", "0"],
+            "waiting for one to be applied with kubectl",
+        ),
+    ] {
+        let mut host = place.start(arguments);
+        let mut says = BufReader::new(host.stderr.take().expect("its words"));
+        until(&mut says, advice);
+        tell(&host, Signal::TERM);
+        assert_eq!(end(host, says).0, Some(0));
+    }
+}
+
+#[test]
 fn a_deleted_recording_is_begun_anew() {
     let place = Place::new(&scenario(100, "10ms"));
     let mut host = place.start(&["run", "given", "--record", "kept"]);
@@ -319,7 +337,7 @@ fn a_deleted_recording_is_begun_anew() {
     let explained = place.polity(&["explain", "Machine", "default/machine-1"]);
     assert!(explained.status.success(), "{}", shown(&explained));
     assert!(
-        String::from_utf8_lossy(&explained.stdout).contains("CAPV-"),
+        String::from_utf8_lossy(&explained.stdout).contains("The machine has no VM: the template is cloned."),
         "with its policy"
     );
 }

@@ -43,6 +43,15 @@ fn run_in(folder: &TempDir) -> Ran {
         said.contains("everything is settled") && !said.contains("not as expected"),
         "{said}"
     );
+    let lines = text(&run.stdout);
+    let too_long: Vec<&str> = lines.lines().filter(|line| line.chars().count() > 140).collect();
+    assert_eq!(too_long, [""; 0], "of {example:?}", example = folder.path());
+    // People read sentences; ids are for those who ask for them.
+    let ids = ["CAPV-", "CAPA-", "MCM-", "ORB-", "RUG-"];
+    assert!(
+        !lines.is_empty() && !ids.iter().any(|id| lines.contains(id)),
+        "{lines}"
+    );
     let mut wrong = Vec::new();
     let passes = Recording::open(recording.path()).expect("a recording");
     let read = passes.passes(|pass| wrong.extend(wrong_notes(&pass)));

@@ -246,7 +246,7 @@ impl Stage {
     /// The edges that agents took, in order; of one that came again at once the first alone.
     fn took(&self) -> String {
         let explained = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
-            .args(["explain", "Node", NODE, "-o", "json", "--recordings"])
+            .args(["explain", "Node", NODE, "--all", "-o", "json", "--recordings"])
             .arg(self.path("data/recordings"))
             .output()
             .expect("it runs");

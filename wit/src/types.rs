@@ -871,7 +871,8 @@ pub enum Need {
 pub struct Edge {
     /// The id of the edge, for example `CAPV-05`.
     pub id: String,
-    /// The meaning of the edge in one sentence.
+    /// The meaning of the edge in one sentence. In parentheses if it only says how the flow goes on: then a person is shown
+    /// the edge before it.
     pub meaning: String,
     /// The source from which the host derives the edge; none for an edge that the policy notes itself. A source is
     /// `started`, `published`, `requeued`, `failed`, `succeeded`, `concluded` or another id. Several are separated

@@ -10,9 +10,10 @@ use polity_core::contract::{Edge, Manifest};
 use polity_core::record::RoleRecord;
 use serde_json::json;
 
+use super::recorded::Sessions;
 use crate::display::printable;
 use crate::progress::{Format, print, print_json, say};
-use crate::recording::Recording;
+use crate::recording::{self, Recording};
 
 /// Count which edges of the policies' workflows the recorded passes took.
 ///
@@ -20,9 +21,11 @@ use crate::recording::Recording;
 /// taken.
 #[derive(Debug, Args)]
 pub(super) struct Edges {
-    /// Folders of recordings. All of them are counted together.
-    #[arg(required = true, value_name = "RECORDINGS")]
+    /// Folders of recordings. All of them are counted together. The default is the recording of the last `polity run`.
+    #[arg(value_name = "RECORDINGS")]
     recordings: Vec<PathBuf>,
+    #[command(flatten)]
+    sessions: Sessions,
     /// Count only the edges of this policy.
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
@@ -34,7 +37,11 @@ pub(super) struct Edges {
 impl Edges {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         let mut counted = Counted::default();
-        for folder in &self.recordings {
+        let recordings = match self.recordings.is_empty() {
+            true => vec![recording::latest()?],
+            false => self.recordings.clone(),
+        };
+        for folder in &recordings {
             let damaged = self.count(folder, &mut counted)?;
             super::recorded::warn_of_damage(format, folder, damaged);
         }
@@ -70,7 +77,7 @@ impl Edges {
                 .entry(manifest.name.clone())
                 .or_insert_with(|| manifest.edges.clone());
         }
-        recording.passes(|record| {
+        self.sessions.passes(&recording, |record| {
             let taken = crate::edges::taken(&record, &manifests);
             for role in &record.roles {
                 let manifest = manifests.get(&*role.policy.0);

@@ -10,10 +10,11 @@ use polity_core::contract::{Act, Entry, Manifest, Question, Request, Resolution,
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
 use polity_core::time::Unix;
 use polity_kube_rules::time::rfc3339;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::recorded::{KindName, Recorded};
+use super::recorded::{KindName, Recorded, RecordedPasses};
 use crate::display::{duration, printable, then};
+use crate::edges;
 use crate::progress::{Format, print, print_json};
 use crate::waiting::WaitingObject;
 
@@ -33,13 +34,16 @@ pub(super) struct Explain {
     #[arg(value_name = "[NS/]NAME")]
     name: String,
     #[command(flatten)]
-    recorded: Recorded,
+    recorded: RecordedPasses,
     /// Show only this many of the newest passes.
     #[arg(long, value_name = "N")]
     last: Option<usize>,
     /// Show answers and patches in full.
     #[arg(long)]
     full: bool,
+    /// Show the ids of edges, too, and the edges that the host derives.
+    #[arg(long)]
+    ids: bool,
 }
 
 impl Explain {
@@ -64,19 +68,17 @@ impl Explain {
         if passes.is_empty() && waits.is_empty() {
             let (folder, more) = (folder.display(), no_room(waiting.left_out));
             bail!(
-                "the recording {folder} holds no pass of {} {}{more}",
+                "the recording {folder} holds no pass of {} {}{}{more}",
                 self.kind,
-                self.name
+                self.name,
+                self.recorded.hint()
             );
         }
         let skipped = self.last.map_or(0, |last| passes.len().saturating_sub(last));
         for record in &passes[skipped..] {
             match format {
-                Format::Json => print_json(record),
-                Format::Text => {
-                    let edges = crate::edges::taken(record, &manifests);
-                    self.show(record, &edges, &manifests);
-                }
+                Format::Json => print_json(&as_json(record, &manifests)?),
+                Format::Text => self.show(record, &manifests),
             }
         }
         for object in waits {
@@ -85,7 +87,7 @@ impl Explain {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn show(&self, record: &PassRecord, edges: &[String], manifests: &BTreeMap<String, Manifest>) {
+    fn show(&self, record: &PassRecord, manifests: &BTreeMap<String, Manifest>) {
         let causes: Vec<String> = record.causes.iter().map(ToString::to_string).collect();
         let attempt = if record.attempt > 0 {
             format!(", attempt {}", record.attempt)
@@ -102,7 +104,12 @@ impl Explain {
                 causes.join(", ")
             },
         ));
-        record.roles.iter().for_each(|role| self.show_role(role));
+        let mut noted = Vec::new();
+        for role in &record.roles {
+            let notes = role.conclusion.iter().flat_map(|conclusion| &conclusion.notes);
+            noted.extend(notes.map(String::as_str));
+            self.show_role(role, manifests.get(&*role.policy.0));
+        }
         for write in &record.writes {
             let what = match write.purpose {
                 WritePurpose::AddFinalizer => "finalizer".to_owned(),
@@ -115,14 +122,12 @@ impl Explain {
                 (None, None) => {}
             }
         }
-        line(&format!(
-            "    edges   {}",
-            if edges.is_empty() {
-                "-".into()
-            } else {
-                edges.join(" ")
-            }
-        ));
+        if self.ids {
+            let taken = edges::taken(record, manifests);
+            let derived = taken.iter().filter(|id| !noted.contains(&id.as_str()));
+            let derived = derived.map(|id| (id.as_str(), sentence_of(id, record, manifests)));
+            self.show_edges("derived", derived);
+        }
         if let Some(retry) = &record.retry {
             let digest = &*retry.policy.0;
             let name = manifests
@@ -148,7 +153,19 @@ impl Explain {
         line(&format!("    then    {}", then(record)));
     }
 
-    fn show_role(&self, role: &RoleRecord) {
+    /// Shows a sentence in each line, after its id if ids are wanted.
+    fn show_edges<'a>(&self, label: &str, edges: impl Iterator<Item = (&'a str, &'a str)>) {
+        let mut label = label;
+        for (id, sentence) in edges {
+            match self.ids && id != sentence {
+                true => line(&format!("    {label:<7} {id}  {sentence}")),
+                false => line(&format!("    {label:<7} {sentence}")),
+            }
+            label = "";
+        }
+    }
+
+    fn show_role(&self, role: &RoleRecord, manifest: Option<&Manifest>) {
         for doubt in &role.pending {
             let state = match &doubt.resolution {
                 Resolution::Done(answer) => format!("done: {answer}"),
@@ -186,9 +203,11 @@ impl Explain {
         let Some(conclusion) = &role.conclusion else {
             return;
         };
-        if !conclusion.notes.is_empty() {
-            line(&format!("    notes   {}", conclusion.notes.join(" ")));
-        }
+        let notes = conclusion.notes.iter();
+        self.show_edges(
+            "edges",
+            notes.map(|id| (id.as_str(), edges::sentence(id, manifest))),
+        );
         if let Some(patch) = conclusion.patch.as_deref().filter(|patch| *patch != "{}") {
             line(&format!("    patch   {}", self.short(patch)));
         }
@@ -246,6 +265,27 @@ impl Explain {
             false => text.chars().take(SHOWN).chain(['…']).collect(),
         }
     }
+}
+
+/// What the tables of a pass's policies say of an edge.
+fn sentence_of<'a>(id: &'a str, record: &PassRecord, manifests: &'a BTreeMap<String, Manifest>) -> &'a str {
+    let policies = record
+        .roles
+        .iter()
+        .filter_map(|role| manifests.get(&*role.policy.0));
+    let mut sentences = policies.map(|policy| edges::sentence(id, Some(policy)));
+    sentences.find(|sentence| *sentence != id).unwrap_or(id)
+}
+
+/// A recorded pass, and beside it the edges that it took, with their sentences.
+fn as_json(record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> Result<Value> {
+    let mut document = serde_json::to_value(record)?;
+    let taken = edges::taken(record, manifests);
+    let taken = taken
+        .iter()
+        .map(|id| json!({"id": id, "meaning": sentence_of(id, record, manifests)}));
+    document["edges"] = taken.collect();
+    Ok(document)
 }
 
 /// Shows what an object waited for when the host looked last.

@@ -1,5 +1,7 @@
-//! `polity get`: how the objects of a recording stood after their last passes.
+//! `polity get`: how each object stood after its last recorded pass.
 
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -7,12 +9,13 @@ use clap::Args;
 use polity_kube_rules::time::rfc3339;
 use serde_json::json;
 
-use super::recorded::{KindName, Recorded};
-use crate::overview::State;
+use super::recorded::{KindName, RecordedPasses};
+use crate::edges;
+use crate::overview::{Overview, State};
 use crate::progress::{Format, print, print_json};
 use crate::table::Table;
 
-/// Show how each object stood after its last recorded pass.
+/// Show how each object stood after its last recorded pass, and what happened last.
 ///
 /// `polity explain` shows the passes of one object.
 #[derive(Debug, Args)]
@@ -25,45 +28,70 @@ pub(super) struct Get {
     namespace: Option<String>,
     /// Also show objects that were released.
     #[arg(long)]
-    all: bool,
+    released: bool,
+    /// Also show the ids of the edges that the last pass took.
+    #[arg(long)]
+    ids: bool,
     #[command(flatten)]
-    recorded: Recorded,
+    recorded: RecordedPasses,
 }
 
 impl Get {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         let kind = self.kind.as_deref().map(KindName::new);
-        let mut table = Table::new(&["KIND", "OBJECT", "PHASE", "STATE", "PASSES", "LAST PASS", "THEN"]);
-        for (key, standing) in self.recorded.objects(format)? {
+        let (overview, mut edges) = (Overview::default(), BTreeMap::new());
+        self.recorded.passes(format, |record, manifests| {
+            edges.insert(record.key.clone(), edges::taken(&record, manifests));
+            overview.passed(&record, manifests);
+        })?;
+        let ids = if self.ids { &["EDGES"][..] } else { &[] };
+        let headings = [
+            "KIND",
+            "OBJECT",
+            "PHASE",
+            "PASSES",
+            "LAST PASS",
+            "NEXT",
+            "LAST EVENT",
+        ];
+        let mut table = Table::new(&[&headings[..], ids].concat());
+        for (key, standing) in overview.objects() {
             let is_kind = kind
                 .as_ref()
                 .is_none_or(|kind| kind.fits(&standing.kind, &standing.group));
-            let is_there = self.all || standing.state != State::Released;
+            let is_there = self.released || standing.state != State::Released;
             let is_in = self.namespace.is_none() || self.namespace.as_deref() == key.namespace.as_deref();
             if !(is_kind && is_there && is_in) {
                 continue;
             }
             let ended = rfc3339(standing.ended.unix.0);
+            let (passes, edges) = (standing.costs.passes, &edges[&key]);
             if format == Format::Json {
                 print_json(&json!({
                     "binding": &*key.binding, "kind": &*standing.kind, "group": &*standing.group,
                     "object": key.to_string(), "phase": standing.phase, "state": standing.state,
-                    "passes": standing.costs.passes, "lastPass": ended, "then": standing.then,
+                    "passes": passes, "lastPass": ended, "event": standing.last_event(), "edges": edges,
+                    "then": standing.then.to_string(),
                 }));
                 continue;
             }
-            table.row([
+            let event = standing.last_event().to_owned();
+            let cells = [
                 standing.kind.to_string(),
                 key.to_string(),
                 standing.phase,
-                standing.state.as_str().to_owned(),
-                standing.costs.passes.to_string(),
+                passes.to_string(),
                 ended,
-                standing.then,
-            ]);
+                standing.then.next,
+                event,
+            ];
+            table.row(cells.into_iter().chain(self.ids.then(|| edges.join(" "))));
         }
         if format == Format::Text {
-            table.lines(None).iter().for_each(|line| print(line));
+            // The last columns are the longest: a terminal shows as much of them as there is room for.
+            let terminal = std::io::stdout().is_terminal();
+            let width = terminal.then(|| console::Term::stdout().size().1.into());
+            table.lines(width).iter().for_each(|line| print(line));
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -22,21 +22,48 @@ pub(super) struct Recorded {
     recordings: Option<PathBuf>,
 }
 
+/// The passes of the recording that a command reads.
+#[derive(Debug, Args)]
+pub(super) struct RecordedPasses {
+    #[command(flatten)]
+    recorded: Recorded,
+    #[command(flatten)]
+    sessions: Sessions,
+}
+
+/// The sessions that a command reads.
+#[derive(Debug, Args)]
+pub(super) struct Sessions {
+    /// Read all sessions. Each start of a host on the folder of a recording begins a new session; without this option only
+    /// the newest is read. An object that had no pass since the last start is only in an earlier one.
+    #[arg(long)]
+    all: bool,
+}
+
+impl Sessions {
+    /// Hands every pass of these sessions to `see`. Returns how many lines cannot be read.
+    pub(super) fn passes(&self, of: &Recording, see: impl FnMut(PassRecord)) -> Result<u64> {
+        match self.all {
+            true => of.passes(see),
+            false => of.newest_session(see),
+        }
+    }
+
+    /// What else can be read, for the error that something is not found.
+    pub(super) fn hint(&self) -> &'static str {
+        match self.all {
+            true => "",
+            false => " since the last start of a host; --all also reads the sessions before",
+        }
+    }
+}
+
 impl Recorded {
     /// Opens the recording.
     pub(super) fn open(&self) -> Result<(PathBuf, Recording)> {
         let folder = self.recordings.clone().map_or_else(recording::latest, Ok)?;
         let recording = Recording::open(&folder)?;
         Ok((folder, recording))
-    }
-
-    /// How each object stood after its last recorded pass.
-    pub(super) fn objects(&self, format: Format) -> Result<Vec<(Key, Standing)>> {
-        let overview = Overview::default();
-        self.passes(format, |record, manifests| {
-            overview.passed(&record, manifests);
-        })?;
-        Ok(overview.objects())
     }
 
     /// What objects wait for now, or waited for when their host ended. Warns if that cannot be read.
@@ -47,6 +74,22 @@ impl Recorded {
             Waiting::default()
         })
     }
+}
+
+impl RecordedPasses {
+    /// How each object stood after its last recorded pass.
+    pub(super) fn objects(&self, format: Format) -> Result<Vec<(Key, Standing)>> {
+        let overview = Overview::default();
+        self.passes(format, |record, manifests| {
+            overview.passed(&record, manifests);
+        })?;
+        Ok(overview.objects())
+    }
+
+    /// See [`Sessions::hint`].
+    pub(super) fn hint(&self) -> &'static str {
+        self.sessions.hint()
+    }
 
     /// Hands every recorded pass to `see`, with the manifests of all policies. Warns if passes cannot be read.
     /// Returns the folder and the manifests.
@@ -55,9 +98,11 @@ impl Recorded {
         format: Format,
         mut see: impl FnMut(PassRecord, &BTreeMap<String, Manifest>),
     ) -> Result<(PathBuf, BTreeMap<String, Manifest>)> {
-        let (folder, recording) = self.open()?;
+        let (folder, recording) = self.recorded.open()?;
         let manifests = recording.manifests()?;
-        let damaged = recording.passes(|record| see(record, &manifests))?;
+        let damaged = self
+            .sessions
+            .passes(&recording, |record| see(record, &manifests))?;
         warn_of_damage(format, &folder, damaged);
         Ok((folder, manifests))
     }

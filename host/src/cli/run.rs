@@ -29,7 +29,7 @@ use crate::overview::Overview;
 use crate::progress::{Format, say};
 use crate::recording::{self, Recorder};
 use crate::selection::Selection;
-use crate::settled::Settling;
+use crate::settled::{NotSettled, Settling};
 use crate::sim::{Running, Scenario};
 use crate::standalone;
 use crate::telemetry::{Endpoint, Export, Traces};
@@ -38,6 +38,12 @@ use crate::waiting::WaitingFile;
 
 /// The default deadline of `--until-settled`: an hour of the host's clock.
 const DEADLINE: Millis = Millis::seconds(3_600);
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  a signal stopped the host, or --until-settled: everything is settled and as expected
+  1  --until-settled: something is not settled or not as expected, or a step failed
+  2  wrong arguments or manifests, or the host could not start or go on";
 
 // The feature `sim` adds its own sentences to the help texts. A build without it does not mention the simulation.
 /// Run the host: standalone with an embedded API, or against a cluster.
@@ -50,6 +56,7 @@ const DEADLINE: Millis = Millis::seconds(3_600);
     doc = " The cloud `sim` is a simulation. With it, standalone needs nothing else."
 )]
 #[derive(Debug, Args)]
+#[command(after_help = EXIT_CODES)]
 pub(super) struct Run {
     /// Manifests to apply: files, or folders with .yaml, .yml and .json files.
     #[cfg_attr(feature = "sim", doc = " One manifest may be a Scenario.")]
@@ -98,11 +105,11 @@ pub(super) struct Run {
     /// Allow bindings to name policy crates, which cargo builds. Standalone always allows it.
     #[arg(long)]
     build_crates: bool,
-    /// Exit 0 when every governed object is settled, denied or gone. Exit 1 at the deadline, and print which
-    /// objects are stuck and why.
+    /// Exit 0 when every governed object is settled, denied or gone. Exit 1 at the deadline, or as soon as nothing can
+    /// change any more because a binding is refused, and print what is stuck and why.
     #[cfg_attr(
         feature = "sim",
-        doc = " For a scenario, exit 0 only if all its steps are done and its expectations hold."
+        doc = " For a scenario, exit 0 only if all its steps are done and its expectations hold, and exit 1 as soon as a step fails."
     )]
     #[arg(long)]
     until_settled: bool,
@@ -110,7 +117,7 @@ pub(super) struct Run {
     #[cfg_attr(feature = "sim", doc = " A scenario can have another default.")]
     #[arg(long, value_name = "DURATION", value_parser = millis)]
     deadline: Option<Millis>,
-    /// Record every pass in this folder and keep them all. Without it the newest 64 MiB are kept: in the data
+    /// Record every pass in this folder and keep them all; each start begins a new session in it. Without it the newest 64 MiB are kept: in the data
     /// folder, or in a temporary folder that lasts until the next run.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
@@ -132,6 +139,9 @@ pub(super) struct Run {
     /// Print a line for each change of an object, also on a terminal. Without it a terminal shows a live table.
     #[arg(long)]
     lines: bool,
+    /// Add the ids of the edges that a pass took to its line. JSON always has them.
+    #[arg(long)]
+    ids: bool,
     #[command(flatten)]
     stopping: Stopping,
 }
@@ -299,16 +309,20 @@ impl Run {
             overview: &run.overview,
             clouds: &run.clouds,
             running: run.running.as_ref(),
+            is_open: !self.is_standalone() || self.listen.is_some(),
         };
         let code = tokio::select! {
             stuck = end.wait(&run.clock, deadline), if self.until_settled => {
                 run.end_of_shown().await;
-                let scenario = run.scenario.as_ref();
-                let ended = report(stuck, scenario, &run.cluster, &run.clouds, deadline, format).await?;
-                match run.running.as_ref().map_or(0, Running::steps_failed) {
-                    0 => ended,
-                    failed => {
-                        say(format, &format!("{failed} steps of the scenario failed"));
+                match stuck {
+                    Ok(()) => report(&run, format).await?,
+                    Err(NotSettled { is_late, stuck }) => {
+                        let why = match is_late {
+                            true => format!("not settled after {}:", crate::display::duration(deadline.into())),
+                            false => "not settled, and nothing can change that any more:".to_owned(),
+                        };
+                        say(format, &why);
+                        stuck.iter().for_each(|one| say(format, &format!("  {one}")));
                         ExitCode::FAILURE
                     }
                 }
@@ -384,27 +398,15 @@ pub(super) fn recorder(record: Option<&Path>, data: Option<&Data>, engine: &str)
     Ok(recorder)
 }
 
-/// Reports whether all is settled and whether the scenario's expectations hold.
-async fn report(
-    stuck: Vec<String>,
-    scenario: Option<&Scenario>,
-    cluster: &Cluster,
-    clouds: &Clouds,
-    deadline: Millis,
-    format: Format,
-) -> Result<ExitCode> {
-    if !stuck.is_empty() {
-        say(
-            format,
-            &format!("not settled after {}:", crate::display::duration(deadline.into())),
-        );
-        stuck.iter().for_each(|one| say(format, &format!("  {one}")));
-        return Ok(ExitCode::FAILURE);
-    }
-    say(format, "everything is settled");
+/// Reports that all is settled, and whether the scenario's expectations hold.
+async fn report(run: &Started, format: Format) -> Result<ExitCode> {
+    say(
+        format,
+        &format!("everything is settled{}", run.overview.not_settled()),
+    );
     let mut holds = true;
-    let verdicts = match scenario {
-        Some(scenario) => scenario.verdicts(cluster, clouds).await?,
+    let verdicts = match &run.scenario {
+        Some(scenario) => scenario.verdicts(&run.cluster, &run.clouds).await?,
         None => Vec::new(),
     };
     for verdict in verdicts {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use super::recorded::{KindName, Recorded};
+use super::recorded::{KindName, RecordedPasses};
 use crate::display::duration;
 use crate::overview::Costs;
 use crate::progress::{Format, print, print_json};
@@ -26,7 +26,7 @@ pub(super) struct Top {
     #[arg(long, value_name = "N", default_value_t = 20)]
     first: usize,
     #[command(flatten)]
-    recorded: Recorded,
+    recorded: RecordedPasses,
 }
 
 /// A cost.

@@ -38,6 +38,7 @@ type Report = Arc<dyn Fn(&str) + Send + Sync>;
 /// A scenario that is under way.
 pub struct Running {
     left: Arc<AtomicUsize>,
+    left_for_bindings: Arc<AtomicUsize>,
     failed: Arc<AtomicUsize>,
 }
 
@@ -47,15 +48,29 @@ impl Running {
         self.left.load(Ordering::SeqCst)
     }
 
+    /// The number of steps left that change a binding, or what its loading depends on.
+    pub(crate) fn steps_left_for_bindings(&self) -> usize {
+        self.left_for_bindings.load(Ordering::SeqCst)
+    }
+
     /// A scenario that plays nothing. The test sets how many steps are left.
     #[cfg(test)]
     pub(crate) fn with_steps_left(left: usize) -> (Self, Arc<AtomicUsize>) {
-        let (left, failed) = (Arc::new(AtomicUsize::new(left)), Arc::default());
-        let running = Running {
-            left: left.clone(),
-            failed,
-        };
+        let running = Self::standing(left, 0, 0);
+        let left = running.left.clone();
         (running, left)
+    }
+
+    /// A scenario that plays nothing, with so many steps left, left for bindings, and failed.
+    #[cfg(test)]
+    pub(crate) fn standing(left: usize, left_for_bindings: usize, failed: usize) -> Self {
+        let [left, left_for_bindings, failed] =
+            [left, left_for_bindings, failed].map(|count| Arc::new(AtomicUsize::new(count)));
+        Running {
+            left,
+            left_for_bindings,
+            failed,
+        }
     }
 
     /// The number of steps that failed.
@@ -159,16 +174,25 @@ pub(super) struct Course {
 impl Course {
     /// Starts to perform the steps. `held` tells which conditions hold (see [`Course::watch_conditions`]).
     pub(super) fn start(self, held: mpsc::Receiver<usize>) -> Running {
-        let left = Arc::new(AtomicUsize::new(0));
-        let failed = Arc::new(AtomicUsize::new(0));
         let running = Running {
-            left: left.clone(),
-            failed: failed.clone(),
+            left: Arc::default(),
+            left_for_bindings: Arc::default(),
+            failed: Arc::default(),
         };
+        let (left, failed) = (running.left.clone(), running.failed.clone());
+        let left_for_bindings = running.left_for_bindings.clone();
+        let for_bindings: Vec<bool> = self.steps.iter().map(Step::is_for_bindings).collect();
+        let clock = self.clock.clone();
         let tell = move |position: &Position| {
-            failed.store(position.count(|step| *step == Progress::Failed), Ordering::SeqCst);
-            let done = position.count(|step| matches!(step, Progress::Taken | Progress::Failed));
-            left.store(position.steps.len() - done, Ordering::SeqCst);
+            // A failure ends a run. Before that, all steps that are due are taken, so that all their failures are told.
+            if position.next().is_none_or(|(at, _)| at > clock.now().unix) {
+                failed.store(position.count(|step| *step == Progress::Failed), Ordering::SeqCst);
+            }
+            let is_left = |step: &Progress| !matches!(step, Progress::Taken | Progress::Failed);
+            left.store(position.count(is_left), Ordering::SeqCst);
+            let mut steps = position.steps.iter().zip(&for_bindings);
+            let steps = steps.by_ref().filter(|(step, is_one)| **is_one && is_left(step));
+            left_for_bindings.store(steps.count(), Ordering::SeqCst);
         };
         tell(&self.position);
         tokio::spawn(self.run(held, tell));
@@ -318,6 +342,18 @@ async fn uid(cluster: &Cluster, object: &ObjectRef) -> Result<Option<String>> {
 }
 
 impl Step {
+    /// Whether the step changes a binding, or what its loading depends on: a connection or a definition.
+    fn is_for_bindings(&self) -> bool {
+        let applied = self
+            .apply
+            .iter()
+            .map(|object| object["kind"].as_str().unwrap_or_default());
+        let patched = self.patch.iter().map(|patch| &*patch.object.kind.kind);
+        let deleted = self.delete.iter().map(|object| &*object.kind.kind);
+        let mut kinds = applied.chain(patched).chain(deleted);
+        kinds.any(|kind| ["PolicyBinding", "CloudConnection", "CustomResourceDefinition"].contains(&kind))
+    }
+
     /// Performs an `apply` or a `patch`.
     async fn change(
         &self,

@@ -193,7 +193,7 @@ fn attributes(record: &PassRecord, untraced: u64) -> Vec<KeyValue> {
         KeyValue::new("polity.causes", causes.join(", ")),
         KeyValue::new("polity.attempt", i64::from(record.attempt)),
         KeyValue::new("polity.notes", record.notes().collect::<Vec<_>>().join(" ")),
-        KeyValue::new("polity.then", then(record)),
+        KeyValue::new("polity.then", then(record).to_string()),
     ];
     if let Some(namespace) = &record.key.namespace {
         all.push(KeyValue::new("k8s.namespace.name", namespace.to_string()));
@@ -204,7 +204,7 @@ fn attributes(record: &PassRecord, untraced: u64) -> Vec<KeyValue> {
 /// Why a pass did not end as it should; `None` if it did.
 fn failure(record: &PassRecord) -> Option<String> {
     let is_fine = record.outcome.is_concluded() || matches!(record.outcome, Outcome::Discarded(_));
-    (!is_fine).then(|| then(record))
+    (!is_fine).then(|| then(record).to_string())
 }
 
 fn time(unix: Unix) -> SystemTime {

@@ -342,8 +342,10 @@ impl Site {
             overview: &host.overview,
             clouds: &self.clouds,
             running,
+            is_open: true,
         };
-        settling.wait(&self.clock, deadline).await
+        let settled = settling.wait(&self.clock, deadline).await;
+        settled.err().map_or_else(Vec::new, |not| not.stuck)
     }
 
     /// Looks into the simulated cloud; the default while it is not open.

@@ -147,7 +147,10 @@ impl Site {
 
         let recordings = self.folder.path().join("data/recordings");
         for machine in ["team-a/machine-01", "team-a/machine-02"] {
-            let why = polity(&["explain", "Machine", machine, "--recordings"], &recordings);
+            let why = polity(
+                &["explain", "--ids", "Machine", machine, "--recordings"],
+                &recordings,
+            );
             // The clone, and the addresses.
             assert!(why.contains("CAPV-23") && why.contains("CAPV-29"), "{why}");
         }

@@ -7,7 +7,7 @@ use polity_core::contract::{Act, Failure, Json, Request};
 use polity_core::record::PassRecord;
 use polity_core::time::Boot;
 use polity_tests::examples;
-use polity_tests::passes::edges_of;
+use polity_tests::passes::{edges_of, explained};
 use serde_json::Value;
 
 use crate::resumed::{Point, ends_as_expected, said_until};
@@ -16,7 +16,7 @@ const NODES: [&str; 4] = ["demo-cp-0", "demo-w-0", "demo-w-1", "demo-w-2"];
 const ALLOWED: &str = "alpha.node.caos.ch/changes-allowed";
 
 /// The agent of this node says that packages are being installed.
-const INSTALLS: Point = (&["Node demo-w-0 ", "ORB-21a"], 1);
+const INSTALLS: Point = (&["Node demo-w-0 ", "Packages are told to be installed"], 1);
 
 /// The edges that were taken, in order; of passes that were alike the first alone.
 fn took(passes: &[PassRecord]) -> String {
@@ -130,7 +130,7 @@ fn a_host_that_is_killed_while_packages_are_installed_installs_nothing_twice() {
     let data = tempfile::tempdir().expect("a folder");
     let said = said_until(folder.path(), data.path(), Some(INSTALLS));
     let last = said.last().expect("it says something");
-    assert!(last.contains("ORB-21a"), "it ended before that: {last}");
+    assert!(last.contains(INSTALLS.0[1]), "it ended before that: {last}");
 
     let data_path = data.path().to_owned();
     let ran = super::Ran {
@@ -139,8 +139,18 @@ fn a_host_that_is_killed_while_packages_are_installed_installs_nothing_twice() {
     };
     let before = ran.passes("Node", "demo-w-0");
     ends_as_expected(folder.path(), &data_path);
-    let all = ran.passes("Node", "demo-w-0");
-    let after = &all[before.len()..];
+    // Each start begins a session, and the newest one is read.
+    let after = &ran.passes("Node", "demo-w-0")[..];
+    let all = [
+        "explain",
+        "Node",
+        "demo-w-0",
+        "--all",
+        "-o",
+        "json",
+        "--recordings",
+    ];
+    assert_eq!(explained(&ran.asked(&all)), [&before, after].concat());
     let took = took(after);
     let reboots = told(after, "node.reboot");
     assert_eq!(reboots.len(), 1, "{took}");

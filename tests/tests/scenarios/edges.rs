@@ -13,7 +13,7 @@ fn every_edge_of(policy: &str, recordings: &[PathBuf]) -> String {
 /// The table of a policy over these recordings, and what is wrong with it.
 fn edges_of(policy: &str, recordings: &[PathBuf]) -> (String, String) {
     let edges = Command::new(env!("CARGO_BIN_EXE_polity-under-test"))
-        .args(["edges", "--policy", policy])
+        .args(["edges", "--all", "--policy", policy])
         .args(recordings)
         .output()
         .expect("it runs");

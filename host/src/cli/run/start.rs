@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use polity_cluster::Cluster;
+use polity_core::contract::Code;
 use polity_core::time::{Now, Unix};
 use polity_sandbox::Sandbox;
 
 use super::super::sandbox;
 use super::{Run, Started, holder, identity, recorder, unpredictable};
 use crate::applied::Applied;
+use crate::binding_objects::standing;
 use crate::clock::{Clock, Speed};
 use crate::clouds::Clouds;
 use crate::config::HostConfig;
@@ -73,7 +75,8 @@ impl Run {
         let metrics = Arc::new(Metrics::new()?);
         let recorded = recorder.path().to_owned();
         let recording = RecordingThread::start(recorder)?;
-        let mut progress = Progress::new(format, now.boot, overview.clone(), Some(recording));
+        let progress = Progress::new(format, now.boot, overview.clone(), Some(recording));
+        let mut progress = progress.with_ids(self.ids);
         let shows_table = self.shows_table(format, starting.speed);
         if shows_table {
             progress = progress.without_lines();
@@ -230,7 +233,27 @@ impl Starting<'_> {
         if self.run.is_standalone() {
             self.manifests.compile(cluster, policies).await;
         }
+        // A cluster that does not serve bindings yet has none. That it cannot be reached is told elsewhere.
+        let none = match standing(cluster).await {
+            Ok(bindings) => bindings.is_empty(),
+            Err(failure) => [Code::NotFound, Code::Unimplemented].contains(&failure.code),
+        };
+        if none && !self.run.until_settled {
+            report(self.without_bindings());
+        }
         Ok(())
+    }
+
+    /// What a host without bindings does, and what a person can do about it.
+    fn without_bindings(&self) -> &'static str {
+        match (self.run.is_standalone(), self.run.listen) {
+            (true, None) => {
+                "no PolicyBinding is given, so this host runs an empty embedded API and does nothing: name a DIR or FILE with \
+                 manifests, or add --listen PORT and apply them with kubectl"
+            }
+            (true, Some(_)) => "no PolicyBinding yet: waiting for one to be applied with kubectl",
+            (false, _) => "no PolicyBinding in the cluster yet: waiting for one to be applied",
+        }
     }
 
     /// Goes on with the scenario, if there is one, from where it stood.
