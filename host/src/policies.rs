@@ -43,6 +43,15 @@ pub(crate) struct Stamp {
     modified: std::time::SystemTime,
 }
 
+/// What every driver has in its bytes, and no policy: the beginning of the names of its interfaces.
+const DRIVER: &[u8] = b"polity:driver/";
+
+/// A policy or a driver.
+pub(crate) enum Loaded {
+    Policy(Arc<Policy>),
+    Driver(Arc<Driver>),
+}
+
 /// Loads policies.
 pub struct Policies {
     sandbox: Arc<Sandbox>,
@@ -90,6 +99,17 @@ impl Policies {
         let (name, digest, bytes) = self.bytes(source)?;
         self.compiled_driver(&digest, &bytes)
             .with_context(|| format!("cannot load {name:?}"))
+    }
+
+    /// Loads what a source names, whether it is a policy or a driver, and its bytes.
+    pub(crate) fn policy_or_driver(&self, source: &PolicySource) -> Result<(Loaded, Vec<u8>)> {
+        let (name, digest, bytes) = self.bytes(source)?;
+        let loaded = if bytes.windows(DRIVER.len()).any(|part| part == DRIVER) {
+            self.compiled_driver(&digest, &bytes).map(Loaded::Driver)
+        } else {
+            self.compiled(digest, &bytes).map(Loaded::Policy)
+        };
+        Ok((loaded.with_context(|| format!("cannot load {name:?}"))?, bytes))
     }
 
     /// The name, the digest and the bytes of what a source names. The digest is of the WebAssembly, however its file is
@@ -198,7 +218,7 @@ impl Policies {
     }
 
     /// Builds a crate. Returns the path of its wasm file.
-    fn build(&self, krate: &str) -> Result<PathBuf> {
+    pub(crate) fn build(&self, krate: &str) -> Result<PathBuf> {
         if !self.builds_crates {
             bail!("policies from crates are for development: build {krate:?} and name its wasm file instead");
         }
