@@ -2,6 +2,7 @@
 //! arguments, account and token. Their alerts and dashboard are read by promtool.
 
 mod chart;
+mod install;
 mod kustomize;
 mod monitoring;
 mod releases;
