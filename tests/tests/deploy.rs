@@ -5,6 +5,7 @@ mod chart;
 mod install;
 mod kustomize;
 mod monitoring;
+mod release;
 mod releases;
 mod rendered;
 mod site;
