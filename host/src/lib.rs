@@ -30,6 +30,7 @@ mod live;
 pub mod manifests;
 pub mod observer;
 pub mod overview;
+pub mod packed;
 pub mod policies;
 mod priority;
 mod private;

@@ -16,6 +16,7 @@ use polity_sandbox::{Compiler, LoadError, Policy, Sandbox};
 use sha2::{Digest, Sha256};
 
 use crate::display::hex;
+use crate::packed::unpacked;
 use crate::single_flight::{Ended, SingleFlight, Try};
 use crate::slow::{self, Report, Slow};
 
@@ -28,7 +29,8 @@ const FLAGS: &str = "target.wasm32-unknown-unknown.rustflags=['-Copt-level=3', '
     '-Cdebug-assertions=off', '-Coverflow-checks=off', '-Cdebuginfo=0', '-Cstrip=debuginfo']";
 /// Flags of the environment are for native code, and cargo would take them in place of these.
 const NOT_FOR_POLICIES: [&str; 2] = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"];
-/// The most bytes of a policy file that are read. The sandbox has a lower limit of its own.
+/// The most bytes of a policy file that are read, and of what such a file unpacks to. The sandbox has a lower limit of its
+/// own.
 const LARGEST: u64 = 16 << 20;
 /// The time limit of the first compilation of a policy or driver. New ones may have to wait this long for it. A later
 /// try has more time.
@@ -44,6 +46,15 @@ pub(crate) struct Stamp {
     inode: u64,
     length: u64,
     modified: std::time::SystemTime,
+}
+
+/// What every driver has in its bytes, and no policy: the beginning of the names of its interfaces.
+const DRIVER: &[u8] = b"polity:driver/";
+
+/// A policy or a driver.
+pub(crate) enum Loaded {
+    Policy(Arc<Policy>),
+    Driver(Arc<Driver>),
 }
 
 /// Loads policies.
@@ -98,11 +109,30 @@ impl Policies {
             .with_context(|| format!("cannot load {name:?}"))
     }
 
-    /// The name, the digest and the bytes of what a source names.
+    /// Loads what a source names, whether it is a policy or a driver, and its bytes.
+    pub(crate) fn policy_or_driver(&self, source: &PolicySource) -> Result<(Loaded, Vec<u8>)> {
+        let (name, digest, bytes) = self.bytes(source)?;
+        let loaded = if bytes.windows(DRIVER.len()).any(|part| part == DRIVER) {
+            self.compiled_driver(&digest, &bytes).map(Loaded::Driver)
+        } else {
+            self.compiled(digest, &bytes).map(Loaded::Policy)
+        };
+        Ok((loaded.with_context(|| format!("cannot load {name:?}"))?, bytes))
+    }
+
+    /// The name, the digest and the bytes of what a source names. The digest is of the WebAssembly, however its file is
+    /// packed.
     fn bytes<'a>(&self, source: &'a PolicySource) -> Result<(&'a str, String, Vec<u8>)> {
         let (name, bytes) = match (&source.file, &source.krate) {
             (Some(file), None) => (file, self.read(file)?),
-            (None, Some(krate)) => (krate, self.build(krate)?),
+            (None, Some(krate)) => {
+                let built = self.build(krate)?;
+                let bytes = std::fs::read(&built);
+                (
+                    krate,
+                    bytes.with_context(|| format!("cannot read {}", built.display()))?,
+                )
+            }
             _ => bail!("name either `file` or `crate`"),
         };
         let found = hex(&Sha256::digest(&bytes));
@@ -111,7 +141,9 @@ impl Policies {
             .as_ref()
             .filter(|wanted| !wanted.eq_ignore_ascii_case(&found))
         {
-            bail!("{name:?} has the sha256 {found}, but the binding demands {wanted:?}");
+            bail!(
+                "{name:?} has the sha256 {found} (of the WebAssembly, unpacked), but the binding demands {wanted:?}"
+            );
         }
         Ok((name, found, bytes))
     }
@@ -192,10 +224,11 @@ impl Policies {
         // The file may have grown since its size was read.
         let read = open.take(LARGEST).read_to_end(&mut bytes);
         read.with_context(|| format!("cannot read {}", shown()))?;
-        Ok(bytes)
+        unpacked(bytes, LARGEST).with_context(shown)
     }
 
-    fn build(&self, krate: &str) -> Result<Vec<u8>> {
+    /// Builds a crate. Returns the path of its wasm file.
+    pub(crate) fn build(&self, krate: &str) -> Result<PathBuf> {
         if !self.builds_crates {
             bail!("policies from crates are for development: build {krate:?} and name its wasm file instead");
         }
@@ -250,13 +283,12 @@ impl Policies {
         if !cargo.wait()?.success() {
             bail!("cargo cannot build {}; its errors are above", folder.display());
         }
-        let artifact = artifact.ok_or_else(|| {
+        artifact.ok_or_else(|| {
             anyhow!(
                 "{} builds no wasm file: add crate-type = [\"cdylib\", \"rlib\"] to its [lib]",
                 folder.display()
             )
-        })?;
-        std::fs::read(&artifact).with_context(|| format!("cannot read {}", artifact.display()))
+        })
     }
 
     /// Installs the wasm target if it is missing and rustup can install it.
@@ -305,6 +337,8 @@ fn shown_from_here(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use polity_sandbox::{Confined, SandboxConfig};
 
     use super::*;
@@ -327,6 +361,48 @@ mod tests {
         let config = SandboxConfig::new(Compiler::Child(Confined::program(compiler)));
         let sandbox = Arc::new(Sandbox::new(config).expect("a sandbox"));
         Policies::new(sandbox, folder, false, Box::new(|_| {}))
+    }
+
+    /// Shows a file as the volume of a ConfigMap does: as a link into a folder that one rename swaps.
+    fn show(volume: &Path, version: &str, file: &str, content: &[u8]) {
+        std::fs::create_dir(volume.join(version)).expect("a folder");
+        std::fs::write(volume.join(version).join(file), content).expect("written");
+        symlink(version, volume.join("..data_tmp")).expect("a link");
+        std::fs::rename(volume.join("..data_tmp"), volume.join("..data")).expect("swapped");
+        let _ = symlink(Path::new("..data").join(file), volume.join(file));
+    }
+
+    #[test]
+    fn a_policy_that_gzip_packed_is_read_from_a_config_map_and_has_the_digest_of_its_webassembly() {
+        let volume = tempfile::tempdir().expect("a folder");
+        let policies = stopped_each_time(volume.path());
+        let packed = |wasm: &[u8]| crate::packed::packed(wasm).expect("packed");
+        let mut source = PolicySource {
+            file: Some("p.wasm.gz".to_owned()),
+            krate: None,
+            sha256: Some(hex(&Sha256::digest(b"\0asm1"))),
+            configuration: None,
+            writes: None,
+        };
+        show(volume.path(), "..1", "p.wasm.gz", &packed(b"\0asm1"));
+        let (_, digest, bytes) = policies.bytes(&source).expect("it is read");
+        assert_eq!(
+            (bytes.as_slice(), Some(&digest)),
+            (&b"\0asm1"[..], source.sha256.as_ref())
+        );
+        let before = policies.stamp(&source);
+        assert!(before.is_some());
+
+        show(volume.path(), "..2", "p.wasm.gz", &packed(b"\0asm2"));
+        assert_ne!(policies.stamp(&source), before);
+        let refused = policies
+            .bytes(&source)
+            .expect_err("it has another digest")
+            .to_string();
+        assert!(refused.contains("the binding demands"), "{refused}");
+        source.sha256 = None;
+        let (_, other, bytes) = policies.bytes(&source).expect("it is read");
+        assert!(bytes == b"\0asm2" && other != digest);
     }
 
     #[test]

@@ -197,11 +197,16 @@ impl Allowed {
         Ok(())
     }
 
-    /// Adds the Secrets of a grant, and the host's own Secret with the key of their digests.
-    fn secrets(&mut self, (namespace, lease): (&str, &str), own: &[&str], grant: &SecretGrant) {
+    /// Adds the Secrets of a grant.
+    fn secrets(&mut self, lease: (&str, &str), own: &[&str], grant: &SecretGrant) {
         for place in places(grant.namespaces.as_deref(), own, true) {
             self.add(place, target("", "secrets", grant.name.as_deref()), &["get"]);
         }
+        self.key_of_digests(lease);
+    }
+
+    /// Adds the host's own Secret with the key of the digests of Secrets. Whoever reads a Secret needs the key.
+    fn key_of_digests(&mut self, (namespace, lease): (&str, &str)) {
         let there = || Place::Namespace(namespace.to_owned());
         let installation = format!("{lease}-installation");
         self.add(there(), target("", "secrets", Some(&installation)), &["get"]);
@@ -223,7 +228,7 @@ impl Allowed {
     }
 
     /// Adds what a connection names: its Secret, and where its certificates stand.
-    pub fn connection(&mut self, spec: &Value) {
+    pub fn connection(&mut self, lease: (&str, &str), spec: &Value) {
         for (at, resource) in [
             ("/credentials", "secrets"),
             ("/caBundle/secret", "secrets"),
@@ -234,6 +239,9 @@ impl Allowed {
             if let (Some(namespace), Some(name)) = (text("namespace"), text("name")) {
                 let place = Place::Namespace(namespace.to_owned());
                 self.add(place, target("", resource, Some(name)), &["get"]);
+                if resource == "secrets" {
+                    self.key_of_digests(lease);
+                }
             }
         }
     }
@@ -369,10 +377,11 @@ mod tests {
     fn a_connection_takes_the_right_to_its_own_secret_and_certificates() {
         let mut allowed = Allowed::default();
         let bundle = json!({"configMap": {"namespace": "trust", "name": "ca"}});
-        allowed.connection(&json!({
+        let spec = json!({
             "credentials": {"namespace": "keys", "name": "aws"}, "caBundle": bundle,
             "clientCertificate": {"namespace": "own", "name": "tls"},
-        }));
+        });
+        allowed.connection(("leases", "polity"), &spec);
         let objects = allowed.objects("polity", ("polity-system", "polity"));
         let roles = objects.iter().filter(|object| object["kind"] == "Role");
         let rules: Value = roles
@@ -381,6 +390,11 @@ mod tests {
         let rule = |resource: &str, name: &str| json!([{"apiGroups": [""], "resources": [resource], "resourceNames": [name], "verbs": ["get"]}]);
         let expected = json!([
             ["keys", rule("secrets", "aws")],
+            // The key of the digests of Secrets, which the host makes if it is missing.
+            ["leases", [
+                {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+                rule("secrets", "polity-installation")[0],
+            ]],
             ["own", rule("secrets", "tls")],
             ["trust", rule("configmaps", "ca")]
         ]);

@@ -30,10 +30,16 @@ impl Tools {
         Ok(Tools { folder })
     }
 
+    /// Where one of the programs is.
+    #[must_use]
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     /// Helm, whose caches and settings go to `home`. Without a kubeconfig it talks to no cluster.
     #[must_use]
     pub fn helm(&self, home: &Path, kubeconfig: Option<&Path>) -> Command {
-        let mut command = Command::new(self.folder.join("helm"));
+        let mut command = Command::new(self.program("helm"));
         let nothing = Path::new("/dev/null");
         command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin");
         command.env("KUBECONFIG", kubeconfig.unwrap_or(nothing));
@@ -43,6 +49,6 @@ impl Tools {
     /// Promtool.
     #[must_use]
     pub fn promtool(&self) -> Command {
-        Command::new(self.folder.join("promtool"))
+        Command::new(self.program("promtool"))
     }
 }

@@ -2,8 +2,10 @@
 //! arguments, account and token. Their alerts and dashboard are read by promtool.
 
 mod chart;
+mod install;
 mod kustomize;
 mod monitoring;
+mod release;
 mod releases;
 mod rendered;
 mod site;

@@ -30,6 +30,7 @@ mod openstack;
 mod operations;
 mod outside;
 mod page;
+mod policy_build;
 mod process;
 mod readmes;
 mod real_cluster;

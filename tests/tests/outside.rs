@@ -5,8 +5,6 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use polity_tests::guests;
-
 use crate::page::{Page, command, repository, succeeds};
 
 const PAGE: Page = Page(include_str!("../../policies/sdk/README.md"));
@@ -42,14 +40,15 @@ fn the_policy_of_the_readme_is_tested_built_and_run_outside_of_this_repository()
     let tested = succeeds(typed("cargo test", folder));
     assert!(tested.contains("a_lamp_follows_its_switch ... ok"), "{tested}");
 
-    // What a deployment does: the file that the page's command makes.
-    succeeds(typed(&PAGE.commands("build"), folder));
-    let built = guests::target().join("wasm32-unknown-unknown/release/lamp.wasm");
+    // What a deployment does: the files that the page's command makes.
+    let said = succeeds(typed(&PAGE.commands("build"), folder));
+    assert!(said.contains("policy        lamp "), "{said}");
+    assert!(folder.join("lamp.wasm").is_file());
     let binding = fs::read_to_string(folder.join("run/binding.yaml")).expect("the page has it");
     fs::create_dir(folder.join("deployed")).expect("created");
-    fs::copy(&built, folder.join("deployed/lamp.wasm")).expect("copied");
+    fs::copy(folder.join("lamp.wasm.gz"), folder.join("deployed/lamp.wasm.gz")).expect("copied");
     fs::copy(folder.join("run/lamp.yaml"), folder.join("deployed/lamp.yaml")).expect("copied");
-    let by_file = binding.replace("crate: ..", "file: lamp.wasm");
+    let by_file = binding.replace("crate: ..", "file: lamp.wasm.gz");
     fs::write(folder.join("deployed/binding.yaml"), by_file).expect("written");
     runs(typed("polity run deployed --until-settled", folder));
 

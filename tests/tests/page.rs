@@ -1,5 +1,5 @@
-//! A page of documentation that is a whole crate: its files and commands, for tests that follow the page outside of
-//! this repository.
+//! A page of documentation as a reader follows it: its files and commands. A page may be a whole crate, which tests build
+//! outside of this repository.
 
 use std::fs;
 use std::path::Path;
@@ -39,14 +39,19 @@ impl Page {
             .collect()
     }
 
-    /// Writes the crate as its author has it, but for where these packages are taken from: here it is this working
-    /// copy.
-    pub(crate) fn write(&self, folder: &Path, packages: &[(&str, &str)]) {
+    /// Writes the files of the page.
+    pub(crate) fn write_files(&self, folder: &Path) {
         for (name, text) in self.files() {
             let path = folder.join(name);
             fs::create_dir_all(path.parent().expect("a folder")).expect("created");
             fs::write(path, text).expect("written");
         }
+    }
+
+    /// Writes the crate as its author has it, but for where these packages are taken from: here it is this working
+    /// copy.
+    pub(crate) fn write(&self, folder: &Path, packages: &[(&str, &str)]) {
+        self.write_files(folder);
         let manifest = folder.join("Cargo.toml");
         let mut text = fs::read_to_string(&manifest).expect("the page has it");
         for (package, place) in packages {

@@ -252,6 +252,7 @@ fn help_is_there_for_every_command() {
         &["top", "--help"],
         &["status", "--help"],
         &["policy", "inspect", "--help"],
+        &["policy", "build", "--help"],
         &["completions", "--help"],
     ] {
         let output = polity().args(command).output().expect("it runs");

@@ -115,7 +115,7 @@ pub struct PolicySource {
     /// For development: the folder of a policy crate. The host builds the crate with cargo.
     #[serde(default, rename = "crate", skip_serializing_if = "Option::is_none")]
     pub krate: Option<String>,
-    /// The expected sha256 of the file.
+    /// The expected sha256 of the WebAssembly, unpacked if gzip has packed its file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// The configuration, as the schema of the manifest requires.

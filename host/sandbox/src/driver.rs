@@ -8,6 +8,7 @@ use wasmtime::{Engine, Store};
 
 use crate::compile::Compiled;
 use crate::error::{LoadError, cut};
+use crate::load;
 use crate::policy::fault;
 use crate::state::{HANDLES, State};
 use crate::wit::driver;
@@ -98,6 +99,11 @@ impl Driver {
     /// The manifest as the driver answered it: JSON that nobody has read yet.
     pub fn manifest(&self) -> &str {
         &self.manifest
+    }
+
+    /// The names of the interfaces whose functions the driver imports.
+    pub fn imports(&self) -> Vec<String> {
+        load::imports(&self.engine, self.pre.instance_pre().component())
     }
 
     /// Runs one step in a fresh instance.

@@ -49,18 +49,26 @@ pub(crate) fn load(engine: &Engine, id: PolicyId, compiled: &Compiled) -> Result
 }
 
 fn check_imports(engine: &Engine, component: &Component) -> Result<(), LoadError> {
-    for (name, import) in component.component_type().imports(engine) {
+    let mut imports = imports(engine, component).into_iter();
+    match imports.find(|name| interface(name) != Some("diagnostics")) {
+        Some(name) => Err(LoadError::Import(cut(name))),
+        None => Ok(()),
+    }
+}
+
+/// The names of all imports but those interfaces that have types alone.
+pub(crate) fn imports(engine: &Engine, component: &Component) -> Vec<String> {
+    let imports = component.component_type();
+    let imports = imports.imports(engine).filter(|(_, import)| {
         let only_types = match &import.ty {
             ComponentItem::ComponentInstance(instance) => instance
                 .exports(engine)
                 .all(|(_, export)| matches!(export.ty, ComponentItem::Type(_))),
             _ => false,
         };
-        if !only_types && interface(name) != Some("diagnostics") {
-            return Err(LoadError::Import(cut(name.to_owned())));
-        }
-    }
-    Ok(())
+        !only_types
+    });
+    imports.map(|(name, _)| name.to_owned()).collect()
 }
 
 /// The name of the contract's interface that an import or export has; `None` if it is no interface of this

@@ -6,15 +6,16 @@ use polity_core::binding::{Limits, PolicyId};
 use polity_core::contract::{Manifest, Pass, RetryRequest, Role, Step, Wait};
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::time::millis;
+use wasmtime::component::Component;
 use wasmtime::{Engine, Store, Trap, WasmBacktrace};
 
 use crate::convert;
 use crate::error::cut;
-use crate::manifest;
 use crate::memory::NoMemory;
 use crate::settings::EPOCH;
 use crate::state::{HANDLES, OutOfMemory, State};
 use crate::wit::{identity, lifecycle, retry};
+use crate::{load, manifest};
 
 /// A loaded policy: compiled, linked, and with its manifest read.
 pub struct Policy {
@@ -75,6 +76,14 @@ impl World {
         };
         text.map_err(|e| fault(&e, store.data()).to_string())
     }
+
+    fn component(&self) -> &Component {
+        match self {
+            World::Lifecycle(pre) => pre.instance_pre().component(),
+            World::Identity(pre) => pre.instance_pre().component(),
+            World::Retry(pre) => pre.instance_pre().component(),
+        }
+    }
 }
 
 /// The manifest of a new instance. Notes in `sizes` how much memory the instance begins with.
@@ -110,6 +119,11 @@ impl Policy {
     /// The policy's manifest.
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
+    }
+
+    /// The names of the interfaces whose functions the policy imports.
+    pub fn imports(&self) -> Vec<String> {
+        load::imports(&self.engine, self.world.component())
     }
 
     /// The bytes of memories, tables and instances with which each step begins.

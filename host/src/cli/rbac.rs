@@ -117,7 +117,7 @@ impl Rbac {
             bail!("the given files hold no PolicyBinding");
         }
         let connections = manifests.objects.iter().filter(|object| is_connection(object));
-        connections.for_each(|object| allowed.connection(&object["spec"]));
+        connections.for_each(|object| allowed.connection(self.domain.lease(), &object["spec"]));
         let loading = self.loading(&manifests, format)?;
         let connected = match &self.kubeconfig {
             Some(file) => Some(

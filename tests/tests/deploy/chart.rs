@@ -82,7 +82,7 @@ fn a_wrong_value_is_refused_with_its_path() {
             &["at '/namespaces/1': 'Red' does not match pattern"],
         ),
         (
-            &["policies.configMap=a", "policies.volumeClaim=b"],
+            &["policies.configMaps={a}", "policies.volumeClaim=b"],
             &["at '/policies': maxProperties: got 2, want 1"],
         ),
         (
@@ -183,6 +183,34 @@ fn the_chart_has_the_version_of_the_host() {
     }
 }
 
+/// The kubelet makes a volume for root, and a host refuses a folder of somebody else.
+#[test]
+fn a_host_keeps_its_data_and_its_code_in_folders_that_it_makes_itself() {
+    let (assets, tools) = match Assets::find().and_then(|assets| Ok((assets, Tools::find()?))) {
+        Ok(found) => found,
+        Err(skip) => return skip.print(),
+    };
+    let claimed = chart(&tools, "polity", "red", &["dataVolumeClaim=recordings"]);
+    for objects in [chart(&tools, "polity", "red", &[]), kustomized(&assets), claimed] {
+        let container = &only(&objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+        let mounts = container["volumeMounts"].as_array().expect("mounts");
+        let arguments = container["args"].as_array().expect("arguments").iter();
+        let data = arguments.filter_map(|argument| argument.as_str()?.strip_prefix("--data="));
+        let variables = container["env"].as_array().expect("variables").iter();
+        let code = variables.filter(|variable| variable["name"] == "POLITY_COMPILED");
+        let code = code.filter_map(|variable| variable["value"].as_str());
+        let folders: Vec<&str> = data.chain(code).collect();
+        assert_eq!(folders.len(), 2, "{container}");
+        for folder in folders {
+            let (volume, own) = folder.rsplit_once('/').expect("a path");
+            assert!(
+                !own.is_empty() && mounts.iter().any(|mount| mount["mountPath"] == volume),
+                "{folder}"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_setting_reaches_the_host() {
     let tools = match Tools::find() {
@@ -214,7 +242,11 @@ fn a_setting_reaches_the_host() {
             "{wanted} in {arguments:?}"
         );
     }
-    assert_eq!(container["env"][0]["value"], "info");
+    let environment = container["env"].as_array().expect("variables");
+    let log = environment
+        .iter()
+        .find(|variable| variable["name"] == "POLITY_LOG");
+    assert_eq!(log.expect("the levels")["value"], "info");
     assert_eq!(
         pod["volumes"][0]["persistentVolumeClaim"]["claimName"],
         "policies"

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use polity_tests::kubernetes::Assets;
 
 use crate::deploy::rendered::{BASE, copy};
-use crate::deploy::site::{POLICY, Place, Site};
+use crate::deploy::site::{CONFIG_MAP, POLICY, Place, Site};
 
 /// The overlay of the README, beside the policy and a copy of the base: kustomize takes folders by relative paths.
 fn overlay(site: &Site) -> PathBuf {
@@ -16,8 +16,12 @@ fn overlay(site: &Site) -> PathBuf {
     let overlay = format!(
         "resources: [base]
 images: [{{name: polity, newName: registry.example.com/polity, newTag: 0.1.0}}]
-configMapGenerator: [{{name: polity-policies, namespace: polity-system, files: [{POLICY}]}}]
+configMapGenerator: [{{name: {CONFIG_MAP}, namespace: polity-system, files: [{POLICY}]}}]
 generatorOptions: {{disableNameSuffixHash: true}}
+patches:
+  - target: {{kind: Deployment, name: polity}}
+    patch: |
+      - {{op: add, path: /spec/template/spec/volumes/0/projected/sources/-, value: {{configMap: {{name: {CONFIG_MAP}}}}}}}
 "
     );
     fs::write(folder.join("kustomization.yaml"), overlay).expect("written");
@@ -45,7 +49,7 @@ fn the_kustomize_base_runs_a_host_with_its_own_account_and_goes_without_a_trace(
         name: "polity",
     };
     site.allow(at);
-    site.runs_machines(at, "polity-policies");
+    site.runs_machines(at);
 
     site.kubectl(&["delete", "-k", overlay, "--wait=false"]);
     // The objects that the bindings needed were applied beside the base, so deleting the overlay leaves them.

@@ -15,6 +15,7 @@ use crate::deploy::rendered::MONITORING;
 use crate::deploy::site::succeeded;
 
 const CASES: &str = include_str!("alerts.yaml");
+const OPERATING: &str = include_str!("../../../host/deploy/OPERATING.md");
 
 /// A policy that panics, for an object of its own.
 const FAULTY: &str = "
@@ -101,6 +102,26 @@ fn every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
     assert!(alerts.len() > 5, "{alerts:?}");
     assert_eq!(fires, alerts);
     assert_eq!(is_quiet, alerts);
+}
+
+#[test]
+fn every_alert_leads_to_a_heading_that_says_what_to_do() {
+    let headings: BTreeSet<String> = OPERATING
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .map(str::to_lowercase)
+        .collect();
+    let rules = rules();
+    let (mut alerts, mut links) = (Vec::new(), Vec::new());
+    texts(&rules, "alert", &mut alerts);
+    texts(&rules, "runbook_url", &mut links);
+    let named = links.iter().map(|link| {
+        let heading = link.strip_prefix("https://polity.dev/polity/host/deploy/OPERATING.md#");
+        heading.unwrap_or_else(|| panic!("{link}")).to_owned()
+    });
+    let of_alerts: BTreeSet<String> = alerts.iter().map(|alert| alert.to_lowercase()).collect();
+    assert_eq!(named.collect::<BTreeSet<_>>(), of_alerts);
+    assert_eq!(headings, of_alerts);
 }
 
 /// The metrics that an expression names, with the labels that it selects by.

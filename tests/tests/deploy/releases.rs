@@ -9,7 +9,7 @@ use polity_tests::tools::Tools;
 use serde_json::Value;
 
 use crate::deploy::rendered::{CHART, template};
-use crate::deploy::site::{Place, Site, succeeded};
+use crate::deploy::site::{CONFIG_MAP, Place, Site, succeeded};
 
 /// A cluster, and Helm beside kubectl.
 struct Shop {
@@ -48,11 +48,6 @@ impl Shop {
         let found = ["get", &kinds.join(","), "-A", "-l", &label, "-o", "name"];
         self.site.kubectl(&found).lines().map(str::to_owned).collect()
     }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let text = self.site.kubectl(&[arguments, &["-o", "json"]].concat());
-        serde_json::from_str(&text).expect("JSON")
-    }
 }
 
 #[test]
@@ -74,22 +69,23 @@ fn the_chart_runs_a_host_with_its_own_account_is_upgraded_and_goes_without_a_tra
         "pod-security.kubernetes.io/enforce=restricted",
     ]);
     let policy = format!("--from-file={}", site.policy().display());
-    let policies = ["create", "configmap", "red-polity-policies", "-n", at.namespace];
+    let policies = ["create", "configmap", CONFIG_MAP, "-n", at.namespace];
     site.kubectl(&[&policies[..], &[&policy]].concat());
     let rendered = succeeded(template(&shop.tools, "red", at.namespace, &[]));
     let checked = site.apply(&rendered, &["--dry-run=server"]);
     assert!(!checked.contains("Warning"), "{checked}");
 
-    let installed = shop.helm(&["install", "red", CHART, "-n", at.namespace]);
+    let policies = format!("policies.configMaps={{{CONFIG_MAP}}}");
+    let installed = shop.helm(&["install", "red", CHART, "-n", at.namespace, "--set", &policies]);
     assert!(
         installed.contains("polity rbac --lease team-red/red-polity"),
         "{installed}"
     );
     assert_eq!(shop.of_release("red").len(), 8, "{:?}", shop.of_release("red"));
     site.allow(at);
-    site.runs_machines(at, "red-polity-policies");
+    site.runs_machines(at);
 
-    let changed = ["--set", "replicas=1,logLevel=info,dataSize=2Gi"];
+    let changed = ["--reuse-values", "--set", "replicas=1,logLevel=info,dataSize=2Gi"];
     shop.helm(&[&["upgrade", "red", CHART, "-n", at.namespace][..], &changed].concat());
     let left = shop.of_release("red");
     assert_eq!(left.len(), 7, "{left:?}");
@@ -97,7 +93,9 @@ fn the_chart_runs_a_host_with_its_own_account_is_upgraded_and_goes_without_a_tra
         !left.iter().any(|name| name.contains("poddisruptionbudget")),
         "{left:?}"
     );
-    let deployment = shop.json(&["get", "deployment", at.name, "-n", at.namespace]);
+    let deployment = shop
+        .site
+        .json(&["get", "deployment", at.name, "-n", at.namespace]);
     assert_eq!(deployment["spec"]["replicas"], 1);
 
     shop.helm(&["uninstall", "red", "-n", at.namespace]);
@@ -109,7 +107,7 @@ fn the_chart_runs_a_host_with_its_own_account_is_upgraded_and_goes_without_a_tra
         ("crd", "machines.capv.polity.dev", ""),
         ("policybinding", "capv-machine", ""),
         ("machine", "machine-01", "team-a"),
-        ("configmap", "red-polity-policies", at.namespace),
+        ("configmap", CONFIG_MAP, at.namespace),
         ("clusterrole", "red-polity-bindings", ""),
     ] {
         let found = site.kubectl(&["get", kind, name, "-n", namespace, "-o", "name"]);
@@ -121,7 +119,7 @@ fn the_chart_runs_a_host_with_its_own_account_is_upgraded_and_goes_without_a_tra
 fn names(shop: &Shop, release: &str, namespace: &str) -> (Vec<String>, Value) {
     let mut names = shop.of_release(release);
     names.sort();
-    let deployments = shop.json(&[
+    let deployments = shop.site.json(&[
         "get",
         "deployments",
         "-n",
@@ -195,6 +193,13 @@ fn every_source_of_policies_and_every_setting_of_pods_is_taken_by_the_api_server
         "imagePullSecrets[0].name=registry",
         "nodeSelector.pool=control",
         "tolerations[0].key=control,tolerations[0].operator=Exists,tolerations[0].effect=NoSchedule",
+        "topologySpreadConstraints[0].maxSkew=1,topologySpreadConstraints[0].topologyKey=topology.kubernetes.io/zone",
+        "topologySpreadConstraints[0].whenUnsatisfiable=ScheduleAnyway",
+        "topologySpreadConstraints[0].labelSelector.matchLabels.c=d",
+        "dataVolumeClaim=recordings,otlpEndpoint=http://collector:4318",
+        "extraArgs={--in-memory-of=nobody},extraEnv[0].name=HTTPS_PROXY,extraEnv[0].value=http://proxy:3128",
+        "extraVolumes[0].name=roots,extraVolumes[0].configMap.name=roots",
+        "extraVolumeMounts[0].name=roots,extraVolumeMounts[0].mountPath=/etc/ssl/certs",
         "podAnnotations.a=b,podLabels.c=d,serviceAccount.annotations.e=f",
         "image.digest=sha256:0123456789012345678901234567890123456789012345678901234567890123",
     ];
@@ -206,6 +211,19 @@ fn every_source_of_policies_and_every_setting_of_pods_is_taken_by_the_api_server
     let spec = &crate::deploy::rendered::only(objects, "Deployment")["spec"]["template"]["spec"];
     let image = &spec["volumes"][0]["image"];
     assert_eq!(image["reference"], "registry.example.com/policies:1");
+    let recordings = &spec["volumes"][1]["persistentVolumeClaim"];
+    assert_eq!(recordings["claimName"], "recordings");
+    let arguments = spec["containers"][0]["args"].as_array().expect("arguments");
+    for wanted in [
+        "--data=/data/$(POD_NAME)",
+        "--otlp-endpoint=http://collector:4318",
+        "--in-memory-of=nobody",
+    ] {
+        assert!(
+            arguments.iter().any(|argument| argument == wanted),
+            "{wanted} in {arguments:?}"
+        );
+    }
     assert_eq!(spec["tolerations"][0]["effect"], "NoSchedule");
     let of = spec["containers"][0]["image"].as_str().expect("text");
     assert!(of.starts_with("polity@sha256:"), "{of}");

@@ -56,9 +56,17 @@ persistentVolumeClaim:
   claimName: {{ . }}
   readOnly: true
 {{- else -}}
-configMap:
-  name: {{ .Values.policies.configMap | default (printf "%s-policies" (include "polity.fullname" .)) }}
-  # A host without policies starts, and says in /readyz which bindings wait for one.
-  optional: true
+projected:
+  {{- with .Values.policies.configMaps }}
+  # Each is optional: a host without it starts, and says in /readyz which bindings wait for a policy.
+  sources:
+    {{- range . }}
+    - configMap:
+        name: {{ . }}
+        optional: true
+    {{- end }}
+  {{- else }}
+  sources: []
+  {{- end }}
 {{- end -}}
 {{- end }}
