@@ -113,9 +113,9 @@ impl Policies {
     pub(crate) fn policy_or_driver(&self, source: &PolicySource) -> Result<(Loaded, Vec<u8>)> {
         let (name, digest, bytes) = self.bytes(source)?;
         let loaded = if bytes.windows(DRIVER.len()).any(|part| part == DRIVER) {
-            self.compiled_driver(&digest, &bytes).map(Loaded::Driver)
+            self.compiled_driver(name, &digest, &bytes).map(Loaded::Driver)
         } else {
-            self.compiled(digest, &bytes).map(Loaded::Policy)
+            self.compiled(name, digest, &bytes).map(Loaded::Policy)
         };
         Ok((loaded.with_context(|| format!("cannot load {name:?}"))?, bytes))
     }
