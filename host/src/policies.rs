@@ -310,7 +310,7 @@ impl Policies {
         match added {
             Ok(status) if status.success() => Ok(()),
             _ => bail!(
-                "the Rust target {TARGET} is missing and rustup could not add it; the README says how to build without rustup"
+                "the Rust target {TARGET} is missing and rustup could not add it; policies/sdk/README.md says how to build without rustup"
             ),
         }
     }
