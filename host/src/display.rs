@@ -81,10 +81,11 @@ impl std::fmt::Display for Then {
 
 /// What follows a pass, in words.
 pub(crate) fn then(record: &PassRecord) -> Then {
-    let wait = record.wait.map(duration);
-    let in_time = |what: &str| {
-        wait.as_ref()
-            .map_or_else(|| what.to_owned(), |wait| format!("{what} in {wait}"))
+    let wait = record.wait;
+    let in_time = |what: &str| match &wait {
+        Some(wait) if wait.is_zero() => format!("{what} at once"),
+        Some(wait) => format!("{what} in {}", duration(*wait)),
+        None => what.to_owned(),
     };
     let (next, why) = match (&record.outcome, &record.next) {
         (Outcome::Discarded(why), _) => (in_time("again"), Some(format!("discarded: {why}"))),
@@ -102,9 +103,13 @@ pub(crate) fn then(record: &PassRecord) -> Then {
         }
         (Outcome::Denied, _) => (in_time("denied, looks again"), None),
         (Outcome::Published, Some(Next::Settled(_))) => (in_time("settled, looks again"), None),
-        (Outcome::Published, Some(Next::Retry { failure, .. })) => {
-            (in_time("retries"), failure.as_ref().map(ToString::to_string))
-        }
+        (
+            Outcome::Published,
+            Some(Next::Retry {
+                failure: Some(failure),
+                ..
+            }),
+        ) => (in_time("retries"), Some(failure.to_string())),
         (Outcome::Published | Outcome::Released, _) => (in_time("next"), None),
     };
     Then { next, why }

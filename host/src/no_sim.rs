@@ -28,10 +28,6 @@ pub(crate) fn unfinished(_: Option<&Running>, _: &Clouds) -> Vec<String> {
     Vec::new()
 }
 
-pub(crate) fn may_mend_bindings(running: &Running) -> bool {
-    match *running {}
-}
-
 pub(crate) fn rights(_: &BindingSpec) -> &'static [(&'static str, &'static [&'static str])] {
     &[]
 }
@@ -125,6 +121,10 @@ impl Verdict {
 pub enum Running {}
 
 impl Running {
+    pub(crate) fn may_mend_bindings(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn steps_failed(&self) -> usize {
         match *self {}
     }

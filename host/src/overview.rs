@@ -24,7 +24,7 @@ pub struct Overview {
 
 /// How an object stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub struct Standing {
     /// The kind and its group.
     pub(crate) kind: Arc<str>,
     pub(crate) group: Arc<str>,
@@ -132,7 +132,7 @@ impl Standing {
 impl Overview {
     /// Takes in a pass that ended, and returns how the object stands now. The manifests of policies are known by their
     /// digests.
-    pub(crate) fn passed(&self, record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> Standing {
+    pub fn passed(&self, record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> Standing {
         let state = State::after(record);
         let phase = Documents::of(record).phase(record, manifests);
         let event = edges::event(record, manifests).map(str::to_owned);

@@ -125,13 +125,15 @@ impl Progress {
 const LINE: usize = 140;
 /// The most characters of an object's kind and name for which the columns after it line up.
 const OBJECT: usize = 28;
-/// The same of a phase. A longer one is cut: whoever may write a status chooses it.
-const PHASE: usize = 20;
+/// The same of a phase.
+const PHASE: usize = 13;
+/// The most characters of a phase, which whoever may write a status chooses.
+const LONGEST_PHASE: usize = 32;
 
 /// The line of a change: its time, the object, its phase, what happened, and what comes next. What happened and the reason for
 /// what comes next are cut so that the line has at most [`LINE`] characters; the name and what comes next never are.
 fn line(at: u64, object: &str, (width, of_phase): (usize, usize), standing: &Standing) -> String {
-    let (object, phase) = (printable(object), cut(&printable(&standing.phase), PHASE));
+    let (object, phase) = (printable(object), cut(&printable(&standing.phase), LONGEST_PHASE));
     let (event, next) = (printable(&standing.event), printable(&standing.then.next));
     let head = format!(
         "{:>8.1}s  {object:<width$}  {phase:<of_phase$}  ",
@@ -284,7 +286,7 @@ mod tests {
                 ended: polity_core::time::Now::default(),
                 costs: Costs::default(),
             };
-            let line = line(123_456_789, "Machine team-a/machine-03", (28, 20), &standing);
+            let line = line(123_456_789, "Machine team-a/machine-03", (28, 13), &standing);
             assert!(line.chars().count() <= LINE, "{line}");
             assert!(
                 line.contains("Machine team-a/machine-03 ") && line.contains("\u{2192} retries in 1m30s"),

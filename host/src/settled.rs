@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use polity_clouds::Millis;
 use polity_core::controller::WaitsFor;
+use tokio::time::Instant;
 
 use crate::clock::Clock;
 use crate::clouds::Clouds;
@@ -16,6 +17,10 @@ use crate::sim::{self, Running};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The longer interval of a large host, for each object: a view of all objects takes time on the event loop.
 const LOOK_EVERY_FOR_EACH: Duration = Duration::from_micros(200);
+
+/// How long a binding must have been refused before the wait ends, in real time. A change that mends it reaches the host within
+/// this time: it looks for changed connections once a second.
+const REFUSED: Duration = Duration::from_secs(3);
 
 /// All that is not settled, denied or gone, each with its reason; nothing if everything is. The reasons are put into words
 /// one by one, because most checks only ask whether there is one.
@@ -81,6 +86,7 @@ impl Settling<'_> {
     pub async fn wait(&self, clock: &Clock, deadline: Millis) -> Result<(), NotSettled> {
         let end = clock.now().boot + deadline.into();
         let mut had_ended = sim::unfinished(self.running, self.clouds).is_empty();
+        let mut refused_since = None;
         loop {
             let unfinished = sim::unfinished(self.running, self.clouds);
             let has_ended = unfinished.is_empty();
@@ -92,14 +98,17 @@ impl Settling<'_> {
             };
             let failed = self.running.map_or(0, Running::steps_failed);
             let failed = (failed > 0).then(|| format!("steps of the scenario that failed: {failed}"));
-            let is_lost = failed.is_some() || self.cannot_load(&view);
+            let now = Instant::now();
+            refused_since = self.cannot_load(&view).then(|| refused_since.unwrap_or(now));
+            let is_refused = refused_since.is_some_and(|since| now - since >= REFUSED);
+            let is_lost = failed.is_some() || refused_since.is_some();
+            let must_end = failed.is_some() || is_refused || clock.now().boot >= end;
             let stuck = failed.into_iter().chain(unsettled(self.overview, &view));
             let mut stuck = stuck.chain(unfinished).peekable();
             if stuck.peek().is_none() && had_ended {
                 return Ok(());
             }
-            let is_late = clock.now().boot >= end;
-            if is_lost || is_late {
+            if must_end {
                 return Err(NotSettled {
                     is_late: !is_lost,
                     stuck: stuck.collect(),
@@ -114,7 +123,7 @@ impl Settling<'_> {
     /// Whether a binding was refused and nothing that is still to come can change that. Bindings that are being loaded are
     /// waited for, so that all problems are told.
     fn cannot_load(&self, view: &View) -> bool {
-        let may_change = self.is_open || self.running.is_some_and(sim::may_mend_bindings);
+        let may_change = self.is_open || self.running.is_some_and(Running::may_mend_bindings);
         view.refused > 0 && view.loading == 0 && !may_change
     }
 }

@@ -40,11 +40,6 @@ pub(crate) fn notice(name: &str, cloud: &dyn Cloud, data: Option<&Data>) -> Opti
     })
 }
 
-/// Whether a step that is left of a scenario can mend a binding that does not load.
-pub(crate) fn may_mend_bindings(running: &Running) -> bool {
-    running.steps_left_for_bindings() > 0
-}
-
 /// What a scenario still has to do, for a person.
 pub(crate) fn unfinished(running: Option<&Running>, clouds: &Clouds) -> Vec<String> {
     let left = running.map(Running::steps_left).filter(|left| *left > 0);

@@ -5,7 +5,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::display::duration;
 use crate::screen::Live;
 
 /// How often a terminal shows how far the work is.
@@ -92,8 +91,8 @@ impl Slow {
                 let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                 (state.ended, state.names.len())
             };
-            let took = duration(Duration::from_secs(began.elapsed().as_secs()));
-            live.show(&[format!("{}: {done} of {}, {took}", self.verb, done + left)]);
+            let took = began.elapsed().as_secs();
+            live.show(&[format!("{}: {done} of {}, {took}s", self.verb, done + left)]);
         }
     }
 }

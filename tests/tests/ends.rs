@@ -337,7 +337,8 @@ fn a_deleted_recording_is_begun_anew() {
     let explained = place.polity(&["explain", "Machine", "default/machine-1"]);
     assert!(explained.status.success(), "{}", shown(&explained));
     assert!(
-        String::from_utf8_lossy(&explained.stdout).contains("The machine has no VM: the template is cloned."),
+        String::from_utf8_lossy(&explained.stdout)
+            .contains("The VM has addresses: the machine is as it should be."),
         "with its policy"
     );
 }

@@ -48,9 +48,9 @@ impl Running {
         self.left.load(Ordering::SeqCst)
     }
 
-    /// The number of steps left that change a binding, or what its loading depends on.
-    pub(crate) fn steps_left_for_bindings(&self) -> usize {
-        self.left_for_bindings.load(Ordering::SeqCst)
+    /// Whether a step is left that changes a binding, or what its loading depends on.
+    pub(crate) fn may_mend_bindings(&self) -> bool {
+        self.left_for_bindings.load(Ordering::SeqCst) > 0
     }
 
     /// A scenario that plays nothing. The test sets how many steps are left.
@@ -466,6 +466,26 @@ mod tests {
             data: None,
         };
         (course, cluster)
+    }
+
+    #[test]
+    fn a_step_that_changes_a_binding_or_what_it_needs_may_mend_it_and_others_may_not() {
+        for (kind, mends) in [
+            ("PolicyBinding", true),
+            ("CloudConnection", true),
+            ("CustomResourceDefinition", true),
+            ("Machine", false),
+        ] {
+            let object = json!({"apiVersion": "a/v1", "kind": kind, "name": "one"});
+            for step in [
+                json!({"apply": object}),
+                json!({"patch": {"object": object, "patch": {}}}),
+                json!({"delete": object}),
+            ] {
+                let step: Step = serde_json::from_value(step).expect("a step");
+                assert_eq!(step.is_for_bindings(), mends, "{step:?}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]
