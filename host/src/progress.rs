@@ -41,8 +41,8 @@ pub struct Progress {
     last: BTreeMap<Key, String>,
     bold: bool,
     ids: bool,
-    /// The widths of the columns with the objects and their phases.
-    widths: (usize, usize),
+    /// The width of the column with the objects.
+    width: usize,
     /// Whether changes of objects are printed. A live table shows them in another way.
     lines: bool,
 }
@@ -66,7 +66,7 @@ impl Progress {
             last: BTreeMap::new(),
             bold,
             ids: false,
-            widths: (0, 0),
+            width: 0,
             lines: true,
         }
     }
@@ -103,11 +103,9 @@ impl Progress {
             })),
             Format::Text => {
                 let object = format!("{kind} {}", record.key);
-                let widest =
-                    |before: usize, text: &str, most| before.max(printable(text).chars().count()).min(most);
-                self.widths.0 = widest(self.widths.0, &object, OBJECT);
-                self.widths.1 = widest(self.widths.1, &standing.phase, PHASE);
-                let mut line = line(at, &object, self.widths, standing);
+                let wide = printable(&object).chars().count();
+                self.width = self.width.max(wide).min(OBJECT);
+                let mut line = line(at, &object, self.width, standing);
                 if self.bold {
                     let object = printable(&object);
                     line = line.replacen(&object, &format!("\x1b[1m{object}\x1b[0m"), 1);
@@ -125,18 +123,18 @@ impl Progress {
 const LINE: usize = 140;
 /// The most characters of an object's kind and name for which the columns after it line up.
 const OBJECT: usize = 28;
-/// The same of a phase.
+/// The width of the column with the phases. A longer phase moves the columns after it.
 const PHASE: usize = 13;
 /// The most characters of a phase, which whoever may write a status chooses.
 const LONGEST_PHASE: usize = 32;
 
 /// The line of a change: its time, the object, its phase, what happened, and what comes next. What happened and the reason for
 /// what comes next are cut so that the line has at most [`LINE`] characters; the name and what comes next never are.
-fn line(at: u64, object: &str, (width, of_phase): (usize, usize), standing: &Standing) -> String {
+fn line(at: u64, object: &str, width: usize, standing: &Standing) -> String {
     let (object, phase) = (printable(object), cut(&printable(&standing.phase), LONGEST_PHASE));
     let (event, next) = (printable(&standing.event), printable(&standing.then.next));
     let head = format!(
-        "{:>8.1}s  {object:<width$}  {phase:<of_phase$}  ",
+        "{:>8.1}s  {object:<width$}  {phase:<PHASE$}  ",
         at as f64 / 1_000.0
     );
     let why = standing.then.why.as_deref().map(printable);
@@ -286,7 +284,7 @@ mod tests {
                 ended: polity_core::time::Now::default(),
                 costs: Costs::default(),
             };
-            let line = line(123_456_789, "Machine team-a/machine-03", (28, 13), &standing);
+            let line = line(123_456_789, "Machine team-a/machine-03", 28, &standing);
             assert!(line.chars().count() <= LINE, "{line}");
             assert!(
                 line.contains("Machine team-a/machine-03 ") && line.contains("\u{2192} retries in 1m30s"),
