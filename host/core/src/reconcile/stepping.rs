@@ -697,6 +697,62 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_grants_without_a_cloud_by_the_plan_that_opens_no_session() {
+        let mut fixture = Fixture::of(machine(1, json!({})), &[Role::Identity, Role::Lifecycle]);
+        fixture.bind(|binding| {
+            binding.spec.cloud = None;
+            binding.grants = Arc::default();
+        });
+        let phase = crate::reconcile::start(&fixture.frame);
+        let (flow, _) = fixture.enter(phase);
+        let plan = crate::reconcile::fixture::ask(Question::Credential("null".into()));
+        let (flow, commands) = fixture.go_on(flow, stepped(pending(vec![plan])));
+        let step = commands.into_iter().find_map(|command| match command {
+            Command::Call {
+                call: Call::Step { pass, .. },
+                ..
+            } => Some(pass),
+            Command::Call { call, .. } => panic!("a cloud is asked: {call:?}"),
+            _ => None,
+        });
+        let pass = step.expect("the answer came at once");
+        let answer = pass.journal[0].answer.clone().map(|json| json.to_string());
+        assert_eq!(
+            answer,
+            Ok(r#"{"attributes":null,"handle":"none","reused":false}"#.into())
+        );
+        let granted = Some(Verdict::Granted("none".into()));
+        let (flow, commands) = fixture.go_on(flow, concluded(granted, conclusion(json!(null))));
+        assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{commands:?}");
+        assert_eq!(fixture.work.handle.as_deref(), Some("none"));
+        let (_, _, commands) = judged(Verdict::Granted("none".into()), json!({}));
+        assert_eq!(
+            fault(&commands),
+            Some(FaultKind::BadOutput),
+            "it did not ask for it"
+        );
+    }
+
+    #[test]
+    fn a_fault_names_the_limit_that_it_met_and_the_acts_that_were_made() {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![stop()]);
+        fixture.bind(|binding| binding.spec.limits.steps = 1);
+        let (_, commands) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
+        let message = commands.iter().find_map(|command| match command {
+            Command::Report(Report::Faulted(fault)) => Some(fault.message.as_str()),
+            _ => None,
+        });
+        assert_eq!(
+            message,
+            Some(
+                "the pass took more than 1 steps; spec.limits.steps of the binding raises the limit (this pass made the \
+                 acts vm.stop before)"
+            )
+        );
+    }
+
+    #[test]
     fn the_fuel_of_a_pass_is_that_of_all_its_roles() {
         // Two steps of the identity policy and one of the lifecycle policy need one unit each.
         for (fuel, expected) in [(3, None), (2, Some(FaultKind::OutOfFuel))] {
