@@ -64,18 +64,23 @@ pub fn then(record: &PassRecord) -> String {
         (Outcome::Bug(what), _) => format!("{} (a defect of Polity: {what})", in_time("again")),
         (Outcome::LeaseLost, _) => "when the lease is held again".into(),
         (Outcome::Stopped, _) => "when a host runs again".into(),
-        (Outcome::Denied, _) => in_time("denied, looks again"),
-        (Outcome::Released, _) => "released".into(),
-        (Outcome::Published, Some(Next::Settled(_))) => in_time("settled, looks again"),
         (
-            Outcome::Published,
+            outcome @ (Outcome::Denied | Outcome::Published),
             Some(Next::Retry {
                 failure: Some(failure),
                 ..
             }),
         ) => {
-            format!("{} ({failure})", in_time("retries"))
+            let retries = if *outcome == Outcome::Denied {
+                "denied, retries"
+            } else {
+                "retries"
+            };
+            format!("{} ({failure})", in_time(retries))
         }
+        (Outcome::Denied, _) => in_time("denied, looks again"),
+        (Outcome::Released, _) => "released".into(),
+        (Outcome::Published, Some(Next::Settled(_))) => in_time("settled, looks again"),
         (Outcome::Published, _) => in_time("next"),
     }
 }
@@ -99,9 +104,56 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use polity_core::contract::{Code, Failure, Kind, RetryClass};
+    use polity_core::key::{Key, PassId};
+    use polity_core::time::Now;
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_denial_that_is_retried_says_its_failure_as_any_other_retry() {
+        let told = |outcome: Outcome| {
+            let now = Now::default();
+            let failure = Failure::new(Code::Unavailable, "STS is away");
+            then(&PassRecord {
+                pass: PassId(1),
+                key: Key {
+                    binding: "b".into(),
+                    namespace: None,
+                    name: "m".into(),
+                },
+                kind: Kind {
+                    api_version: "v1".into(),
+                    kind: "Machine".into(),
+                },
+                uid: String::new(),
+                started: now,
+                queued: Duration::ZERO,
+                ended: now,
+                causes: Vec::new(),
+                attempt: 0,
+                object: None,
+                roles: Vec::new(),
+                outcome,
+                writes: Vec::new(),
+                next: Some(Next::Retry {
+                    class: RetryClass::Short,
+                    failure: Some(failure),
+                }),
+                retry: None,
+                wait: Some(Duration::from_secs(5)),
+            })
+        };
+        assert_eq!(
+            told(Outcome::Denied),
+            "denied, retries in 5s (unavailable: STS is away)"
+        );
+        assert_eq!(
+            told(Outcome::Published),
+            "retries in 5s (unavailable: STS is away)"
+        );
+    }
 
     #[test]
     fn what_terminals_act_on_is_escaped_in_text_and_in_json() {
