@@ -15,8 +15,8 @@ use crate::record::RoleRecord;
 
 /// The largest size of a note in bytes. A note is the id of an edge, or a short word.
 const NOTE: usize = 1_024;
-/// The most bytes of a failure's message in a journal.
-const MESSAGE: usize = 4_096;
+/// The most bytes of a failure's message in a journal: a condition on the object has room for as many.
+const MESSAGE: usize = 32_768;
 /// The bytes that a failure counts in a journal, beside its texts.
 const FAILURE: u64 = 64;
 
