@@ -283,6 +283,12 @@ impl Controller {
         }
     }
 
+    /// The same controller without a lease: no other host acts on the same objects.
+    pub fn alone(mut self) -> Self {
+        self.lease = Lease::alone();
+        self
+    }
+
     /// Replaces the sizes of the rooms.
     pub fn with_rooms(mut self, sizes: RoomSizes) -> Self {
         self.rooms = Rooms::new(sizes);

@@ -263,6 +263,8 @@ impl Starting<'_> {
             },
             observer,
             local: None,
+            // One process has the embedded API, unless it is served.
+            alone: self.run.is_standalone() && self.run.listen.is_none(),
             selection: self.run.selection(),
             beside: sim::kubelets(&base.clock, &base.cluster, clouds),
         }
