@@ -236,6 +236,7 @@ impl Manifests {
         let of = |wanted| self.objects.iter().filter(move |object| rank(object) == wanted);
         let known = before.clone();
         let is_new = |object: &&Value| !known.has(object);
+        let mut unchanged: Vec<&Value> = self.objects.iter().filter(|object| known.has(object)).collect();
         for object in of(NAMESPACE).filter(is_new) {
             apply(cluster, object).await?;
             before.note(object);
@@ -245,6 +246,7 @@ impl Manifests {
             let problems = problems.of_crds.get(name(binding)).unwrap_or(&none);
             let fresh = crds::with_problems(binding, problems, None);
             if known.has(&fresh) {
+                unchanged.push(binding);
                 continue;
             }
             let merged = |standing: &Value| Some(crds::with_problems(binding, problems, Some(standing)));
@@ -263,9 +265,45 @@ impl Manifests {
                 }
             }
         }
+        report_unchanged(&unchanged, cluster, report).await;
         Ok(())
     }
 }
+
+/// Says how many manifests are not applied again, and names those whose object is gone.
+async fn report_unchanged(unchanged: &[&Value], cluster: &Cluster, report: &(dyn Fn(&str) + Sync)) {
+    if unchanged.is_empty() {
+        return;
+    }
+    let mut gone = Vec::new();
+    for manifest in unchanged {
+        // A failure to look is no reason to stop: a binding whose kind is not served says so itself.
+        if cluster.exists(manifest).await == Ok(false) {
+            let kind = manifest["kind"].as_str().unwrap_or_default();
+            gone.push(format!("{kind} {}", name(manifest)));
+        }
+    }
+    let count = unchanged.len();
+    report(&format!(
+        "{count} manifests did not change since they were applied: they are not applied again"
+    ));
+    if !gone.is_empty() {
+        let more = gone.len().saturating_sub(NAMED);
+        gone.truncate(NAMED);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        let gone = gone.join(", ");
+        report(&format!(
+            "deleted since they were applied, so they stay away: {gone}{more} (change a manifest to have its object back)"
+        ));
+    }
+}
+
+/// The most objects that are named because they are gone.
+const NAMED: usize = 20;
 
 /// Whether a manifest is a scenario. A scenario is no object of the cluster.
 fn is_scenario(manifest: &Value) -> bool {
