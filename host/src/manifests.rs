@@ -17,7 +17,7 @@ use crate::binding_objects::{is_binding, standing};
 use crate::bindings::{self, Ready};
 use crate::clouds::Clouds;
 use crate::connections;
-use crate::crds;
+use crate::crds::{self, Brought};
 use crate::install::{Target, apply, cannot_apply, install, install_own, name};
 use crate::policies::Policies;
 use crate::private::folder_of;
@@ -163,6 +163,7 @@ impl Manifests {
     ) -> Result<()> {
         let mut brought = Vec::new();
         let mut problems = Problems::default();
+        let mut unloaded = Vec::new();
         self.define_connections(clouds);
         for (binding, loaded) in self.bindings.iter().zip(self.load(policies, clouds).await?) {
             // A binding that does not load is applied all the same: its status then shows the problem.
@@ -176,7 +177,7 @@ impl Manifests {
                 }
                 Err(e) => {
                     problems.unserved.extend(mentioned(binding));
-                    report(&format!("binding {}: {e:#}", binding["metadata"]["name"]));
+                    unloaded.push(format!("binding {} is not loaded: {e:#}", name(binding)));
                     if let Some(later) = e.downcast_ref::<Later>() {
                         let (cluster, policies, clouds) = (cluster.clone(), policies.clone(), clouds.clone());
                         let binding = binding.clone();
@@ -185,6 +186,26 @@ impl Manifests {
                 }
             }
         }
+        let applied = self
+            .apply_loaded(before, brought, problems, cluster, target, report)
+            .await;
+        // The host says it when it loads the bindings, unless it does not start.
+        if applied.is_err() {
+            unloaded.iter().for_each(|why| report(why));
+        }
+        applied
+    }
+
+    /// Applies everything but the scenario, after the bindings were loaded for the definitions that they bring.
+    async fn apply_loaded(
+        &self,
+        before: &mut Applied,
+        mut brought: Vec<Brought>,
+        mut problems: Problems,
+        cluster: &Arc<Cluster>,
+        target: Target,
+        report: &(dyn Fn(&str) + Sync),
+    ) -> Result<()> {
         // Definitions given by the person who runs the host come before those of policies, which find them
         // standing.
         let own = [crds::policy_binding(), crds::cloud_connection()];
