@@ -320,7 +320,8 @@ impl Bindings {
         });
     }
 
-    /// Takes in the result of loading a binding. `None` if the binding has changed since that load began.
+    /// Takes in the result of loading a binding. `None` if the binding has changed since that load began, or does not
+    /// load for the same reason as before.
     pub(crate) fn loaded(&mut self, loaded: Loaded) -> Option<Result<Ready, String>> {
         self.busy.remove(&loaded.name);
         let known = self.known.get_mut(&loaded.name)?;
@@ -337,8 +338,9 @@ impl Bindings {
             }
             Err(problem) => {
                 let words = problem.words.clone();
-                known.problem = Some(problem);
-                Some(Err(words))
+                let before = known.problem.replace(problem);
+                let is_news = before.is_none_or(|before| before.words != words);
+                is_news.then_some(Err(words))
             }
         }
     }
@@ -557,11 +559,20 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
     }
     check_limits(&spec.limits)?;
     spec.limits = within_reason(spec.limits);
-    let (mut loaded, mut kept) = (BTreeMap::new(), Vec::new());
+    let (mut loaded, mut kept, mut wrong) = (BTreeMap::new(), Vec::new(), Vec::new());
     for (role, source) in sources(&spec.policies) {
-        let (policy, code) = load_policy(policies, role, source)?;
-        loaded.insert(role, policy);
-        kept.push(code);
+        match load_policy(policies, role, source) {
+            Ok((policy, code)) => {
+                loaded.insert(role, policy);
+                kept.push(code);
+            }
+            // It is loaded again later, and the others with it.
+            Err(e) if e.is::<Later>() => return Err(e),
+            Err(e) => wrong.push(format!("{e:#}")),
+        }
+    }
+    if !wrong.is_empty() {
+        bail!("{}", wrong.join("; "));
     }
     // The cloud is opened last: bindings that name a cloud must agree on its configuration, so a binding that
     // cannot run must not fix it for the others.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use polity_clouds::{Cloud, Opening, SecretResolver, Storage, node};
 use polity_core::binding::CloudRef;
 use serde_json::Value;
@@ -160,6 +160,10 @@ impl Clouds {
             storage,
         };
         let opened = (adapter.open)(opening)?;
+        if let Some(data) = &self.data {
+            data.keeps_cloud(&database_of(&cloud.name))
+                .context("cannot remember in the data folder that it keeps a cloud")?;
+        }
         if let Some(on_open) = &self.on_open {
             on_open(&cloud.name, &*opened);
         }
@@ -189,22 +193,21 @@ struct Kept {
     cloud: String,
 }
 
-impl Kept {
-    fn file(&self, ending: &str) -> String {
-        format!("cloud-{}.{ending}", self.cloud)
-    }
+/// The file in which a cloud keeps its database.
+fn database_of(cloud: &str) -> String {
+    format!("cloud-{cloud}.redb")
 }
 
 impl Storage for Kept {
     fn read(&self) -> io::Result<Option<String>> {
-        self.data.read(&self.file("json"))
+        self.data.read(&format!("cloud-{}.json", self.cloud))
     }
 
     fn replace(&self, document: &str) -> io::Result<()> {
-        self.data.replace(&self.file("json"), document)
+        self.data.replace(&format!("cloud-{}.json", self.cloud), document)
     }
 
     fn database(&self) -> io::Result<File> {
-        self.data.open_database(&self.file("redb"))
+        self.data.open_database(&database_of(&self.cloud))
     }
 }

@@ -29,9 +29,10 @@ pub struct HostConfig {
     pub threads: usize,
     /// Sees every pass.
     pub observer: Box<dyn Observer>,
-    /// Bindings of this host alone. Those of the cluster are ignored, no status is written, and there is no
-    /// lease. The caller must make sure that no other host acts on the same objects.
+    /// Bindings of this host alone. Those of the cluster are ignored, and no status is written.
     pub local: Option<Vec<Object>>,
+    /// There is no lease. The caller must make sure that no other host acts on the same objects.
+    pub alone: bool,
     /// The bindings and namespaces that the host is for.
     pub selection: Selection,
     /// What goes on beside the event loop, from the start of the host to its end.

@@ -83,8 +83,11 @@ fn check(input: &[u8]) -> Result<Vec<u8>, String> {
         .take(MISTAKES)
         .map(|e| {
             let path = e.instance_path().to_string();
-            let path = path.trim_start_matches('/').replace('/', ".");
-            shortened(&format!("{path}: {e}"), MISTAKE)
+            let wrong = match path.trim_start_matches('/').replace('/', ".") {
+                path if path.is_empty() => e.to_string(),
+                path => format!("{path}: {e}"),
+            };
+            shortened(&wrong, MISTAKE)
         })
         .collect();
     match wrong.is_empty() {
@@ -120,6 +123,8 @@ mod tests {
         assert_eq!(checked(&schema, &json!({"a": {"b": 1}})), Ok(()));
         let wrong = checked(&schema, &json!({"a": {"b": "x"}})).expect_err("no integer");
         assert!(wrong.starts_with("a.b: "), "{wrong}");
+        let wrong = checked(&json!({"type": "object"}), &json!("x")).expect_err("no object");
+        assert!(wrong.starts_with(r#""x" is not"#), "{wrong}");
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::private;
 pub(crate) const OBJECTS: &str = "objects.redb";
 /// The file with the name under which processes hold the lease that is among the objects.
 pub(crate) const HOLDER: &str = "holder";
+/// The file with the names of the databases of clouds that the folder kept once, one a line.
+const CLOUDS: &str = "clouds";
 /// The prefix of the files in which clouds keep their state.
 const CLOUD: &str = "cloud-";
 
@@ -40,12 +42,44 @@ impl Data {
                 path.display()
             );
         }
-        Ok(Data {
+        let data = Data {
             path: path.to_owned(),
             dir,
             replaces: Mutex::default(),
             _lock: lock,
-        })
+        };
+        data.refuse_a_lost_cloud()?;
+        Ok(data)
+    }
+
+    /// Refuses a folder that kept a cloud and has it no more. The cloud would begin anew, and every machine of the
+    /// objects would be created again.
+    fn refuse_a_lost_cloud(&self) -> Result<()> {
+        let kept = self
+            .read(CLOUDS)
+            .with_context(|| format!("cannot read {CLOUDS} in the data folder"))?;
+        let is_lost = |cloud: &&str| !self.has(cloud);
+        if let Some(lost) = kept.as_deref().and_then(|kept| kept.lines().find(is_lost)) {
+            bail!(
+                "{} kept {lost}, which is missing or empty now: put {lost} back, or start with an empty folder",
+                self.path.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Remembers that the folder keeps the database of a cloud.
+    pub(crate) fn keeps_cloud(&self, database: &str) -> io::Result<()> {
+        let kept = self.read(CLOUDS)?.unwrap_or_default();
+        if kept.lines().any(|known| known == database) {
+            return Ok(());
+        }
+        self.replace(CLOUDS, &format!("{kept}{database}\n"))
+    }
+
+    /// Whether there is a file of this name that is not empty.
+    fn has(&self, name: &str) -> bool {
+        self.dir.symlink_metadata(name).is_ok_and(|file| file.len() > 0)
     }
 
     /// The path of the folder.
@@ -66,7 +100,7 @@ impl Data {
         Ok(private::open(&self.dir, name, options)?.into_std())
     }
 
-    /// Whether there is a database of objects, and for which clouds there are files.
+    /// Whether there is a database of objects that is not empty, and for which clouds there are files.
     pub fn holds(&self) -> Result<(bool, Vec<String>)> {
         let at = || format!("cannot read {}", self.path.display());
         let mut clouds = Vec::new();
@@ -76,7 +110,7 @@ impl Data {
                 clouds.push(name);
             }
         }
-        Ok((self.dir.exists(OBJECTS), clouds))
+        Ok((self.has(OBJECTS), clouds))
     }
 
     /// Reads a file; `None` if it does not exist.
@@ -96,6 +130,6 @@ fn is_own(name: &str) -> bool {
     let name = name.strip_suffix(".new").unwrap_or(name);
     matches!(
         name,
-        "lock" | OBJECTS | HOLDER | "time" | "scenario" | "applied" | "recordings"
+        "lock" | OBJECTS | HOLDER | CLOUDS | "time" | "scenario" | "applied" | "recordings"
     ) || name.starts_with(CLOUD)
 }

@@ -101,15 +101,21 @@ pub(crate) fn then(record: &PassRecord) -> Then {
         (Outcome::Published | Outcome::Denied | Outcome::Released, _) if is_released(record) => {
             ("released".into(), None)
         }
-        (Outcome::Denied, _) => (in_time("denied, looks again"), None),
-        (Outcome::Published, Some(Next::Settled(_))) => (in_time("settled, looks again"), None),
         (
-            Outcome::Published,
+            outcome @ (Outcome::Denied | Outcome::Published),
             Some(Next::Retry {
                 failure: Some(failure),
                 ..
             }),
-        ) => (in_time("retries"), Some(failure.to_string())),
+        ) => {
+            let retries = match outcome {
+                Outcome::Denied => "denied, retries",
+                _ => "retries",
+            };
+            (in_time(retries), Some(failure.to_string()))
+        }
+        (Outcome::Denied, _) => (in_time("denied, looks again"), None),
+        (Outcome::Published, Some(Next::Settled(_))) => (in_time("settled, looks again"), None),
         (Outcome::Published | Outcome::Released, _) => (in_time("next"), None),
     };
     Then { next, why }
@@ -134,6 +140,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use polity_core::contract::{Code, Failure, RetryClass};
     use serde_json::{Value, json};
 
     use super::*;
@@ -159,6 +166,20 @@ mod tests {
         assert_eq!(cut("The VM is on, and more", 15), "The VM is on…");
         assert_eq!(cut("Übergrößenträger", 6), "Überg…");
         assert_eq!((cut("one", 1), cut("one", 0)), ("…".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn a_denial_that_is_retried_says_its_failure_as_any_other_retry() {
+        for (outcome, told) in [
+            ("denied", "denied, retries in 20s (unavailable: STS is away)"),
+            ("published", "retries in 20s (unavailable: STS is away)"),
+        ] {
+            let mut record = pass(&[], outcome, false);
+            let failure = Some(Failure::new(Code::Unavailable, "STS is away"));
+            let class = RetryClass::Short;
+            record.next = Some(Next::Retry { class, failure });
+            assert_eq!(then(&record).to_string(), told);
+        }
     }
 
     #[test]

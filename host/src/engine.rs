@@ -10,7 +10,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use polity_clouds::Cloud;
 use polity_cluster::{Cluster, MintLimits, Wanted};
 use polity_core::binding::PolicyId;
-use polity_core::call::{Call, CallId, LeaseRead, LeaseWrite, Mint, Reply, Scope, WatchEvent, Write};
+use polity_core::call::{Call, CallId, Mint, Reply, Scope, WatchEvent, Write};
 use polity_core::catalogue::SecretRef;
 use polity_core::contract::{Code, Failure, Kind, Question, Resolution};
 use polity_core::controller::lease::LeaseProblem;
@@ -172,6 +172,9 @@ impl Engine {
         let (asks, questions) = mpsc::channel(MESSAGES);
         let (tell_stop, stopping) = watch::channel(None);
         let mut controller = Controller::new(config.identity).with_rooms(rooms(config.threads));
+        if config.alone {
+            controller = controller.alone();
+        }
         let recorded = config.observer.recorded();
         if recorded.is_some() {
             controller.await_recordings();
@@ -514,7 +517,13 @@ impl Engine {
                     async move { cluster.reply(cluster.write(&write).await).await },
                 );
             }
-            Call::Lease(write) => self.lease(id, write),
+            Call::Lease(write) => {
+                let cluster = self.cluster.clone();
+                self.spawn(
+                    id,
+                    async move { Reply::Lease(cluster.lease(write.as_ref()).await) },
+                );
+            }
         }
     }
 
@@ -564,24 +573,6 @@ impl Engine {
                 _ => Reply::Answer(answer),
             }
         });
-    }
-
-    /// Reads or writes the lease. A host with bindings of its own has no lease in the cluster: it gets what it wants.
-    fn lease(&mut self, id: CallId, write: Option<LeaseWrite>) {
-        if self.local.is_some() {
-            let written = write.map(|write| LeaseRead {
-                holder: write.holder,
-                duration: write.duration,
-                version: String::new(),
-                transitions: write.transitions,
-            });
-            return self.reply(id, Reply::Lease(Ok(written)));
-        }
-        let cluster = self.cluster.clone();
-        self.spawn(
-            id,
-            async move { Reply::Lease(cluster.lease(write.as_ref()).await) },
-        );
     }
 
     /// Calls the cloud of a binding, or answers that the cloud is not open.
@@ -849,6 +840,7 @@ mod tests {
             threads: 0,
             observer: Box::new(Unseen),
             local: None,
+            alone: false,
             selection: Selection::default(),
             beside: None,
         };

@@ -17,7 +17,7 @@ use crate::binding_objects::{is_binding, standing};
 use crate::bindings::{self, Ready};
 use crate::clouds::Clouds;
 use crate::connections;
-use crate::crds;
+use crate::crds::{self, Brought};
 use crate::install::{Target, apply, cannot_apply, install, install_own, name};
 use crate::policies::Policies;
 use crate::private::folder_of;
@@ -163,6 +163,7 @@ impl Manifests {
     ) -> Result<()> {
         let mut brought = Vec::new();
         let mut problems = Problems::default();
+        let mut unloaded = Vec::new();
         self.define_connections(clouds);
         for (binding, loaded) in self.bindings.iter().zip(self.load(policies, clouds).await?) {
             // A binding that does not load is applied all the same: its status then shows the problem.
@@ -176,7 +177,7 @@ impl Manifests {
                 }
                 Err(e) => {
                     problems.unserved.extend(mentioned(binding));
-                    report(&format!("binding {}: {e:#}", binding["metadata"]["name"]));
+                    unloaded.push(format!("binding {} is not loaded: {e:#}", name(binding)));
                     if let Some(later) = e.downcast_ref::<Later>() {
                         let (cluster, policies, clouds) = (cluster.clone(), policies.clone(), clouds.clone());
                         let binding = binding.clone();
@@ -185,6 +186,26 @@ impl Manifests {
                 }
             }
         }
+        let applied = self
+            .apply_loaded(before, brought, problems, cluster, target, report)
+            .await;
+        // The host says it when it loads the bindings, unless it does not start.
+        if applied.is_err() {
+            unloaded.iter().for_each(|why| report(why));
+        }
+        applied
+    }
+
+    /// Applies everything but the scenario, after the bindings were loaded for the definitions that they bring.
+    async fn apply_loaded(
+        &self,
+        before: &mut Applied,
+        mut brought: Vec<Brought>,
+        mut problems: Problems,
+        cluster: &Arc<Cluster>,
+        target: Target,
+        report: &(dyn Fn(&str) + Sync),
+    ) -> Result<()> {
         // Definitions given by the person who runs the host come before those of policies, which find them
         // standing.
         let own = [crds::policy_binding(), crds::cloud_connection()];
@@ -236,6 +257,7 @@ impl Manifests {
         let of = |wanted| self.objects.iter().filter(move |object| rank(object) == wanted);
         let known = before.clone();
         let is_new = |object: &&Value| !known.has(object);
+        let mut unchanged: Vec<&Value> = self.objects.iter().filter(|object| known.has(object)).collect();
         for object in of(NAMESPACE).filter(is_new) {
             apply(cluster, object).await?;
             before.note(object);
@@ -245,6 +267,7 @@ impl Manifests {
             let problems = problems.of_crds.get(name(binding)).unwrap_or(&none);
             let fresh = crds::with_problems(binding, problems, None);
             if known.has(&fresh) {
+                unchanged.push(binding);
                 continue;
             }
             let merged = |standing: &Value| Some(crds::with_problems(binding, problems, Some(standing)));
@@ -263,9 +286,45 @@ impl Manifests {
                 }
             }
         }
+        report_unchanged(&unchanged, cluster, report).await;
         Ok(())
     }
 }
+
+/// Says how many manifests are not applied again, and names those whose object is gone.
+async fn report_unchanged(unchanged: &[&Value], cluster: &Cluster, report: &(dyn Fn(&str) + Sync)) {
+    if unchanged.is_empty() {
+        return;
+    }
+    let mut gone = Vec::new();
+    for manifest in unchanged {
+        // A failure to look is no reason to stop: a binding whose kind is not served says so itself.
+        if cluster.exists(manifest).await == Ok(false) {
+            let kind = manifest["kind"].as_str().unwrap_or_default();
+            gone.push(format!("{kind} {}", name(manifest)));
+        }
+    }
+    let count = unchanged.len();
+    report(&format!(
+        "{count} manifests did not change since they were applied: they are not applied again"
+    ));
+    if !gone.is_empty() {
+        let more = gone.len().saturating_sub(NAMED);
+        gone.truncate(NAMED);
+        let more = if more > 0 {
+            format!(" and {more} more")
+        } else {
+            String::new()
+        };
+        let gone = gone.join(", ");
+        report(&format!(
+            "deleted since they were applied, so they stay away: {gone}{more} (change a manifest to have its object back)"
+        ));
+    }
+}
+
+/// The most objects that are named because they are gone.
+const NAMED: usize = 20;
 
 /// Whether a manifest is a scenario. A scenario is no object of the cluster.
 fn is_scenario(manifest: &Value) -> bool {

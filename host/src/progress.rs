@@ -177,12 +177,17 @@ impl Observer for Progress {
 
     fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]) {
         let manifest = policy.manifest();
-        self.manifests.insert(id.0.to_string(), (**manifest).clone());
+        let known = self.manifests.insert(id.0.to_string(), (**manifest).clone());
         if let Some(recording) = &self.recording {
             recording.policy(&id.0, manifest, bytes);
         }
+        // A changed binding names its other policies again.
+        if known.is_some() {
+            return;
+        }
         self.report(&format!(
-            "policy {} {} is loaded ({:.12}); {}",
+            "{} policy {} {} is loaded ({:.12}); {}",
+            manifest.role.as_str(),
             manifest.name,
             manifest.version,
             id.0,

@@ -286,6 +286,76 @@ fn a_cloud_without_its_objects_is_refused() {
 }
 
 #[test]
+fn objects_without_their_cloud_are_refused() {
+    let place = Place::new(&scenario(100, "10ms"));
+    let run = || place.polity(&["run", "given", "--data", "data", "--until-settled"]);
+    let ran = run();
+    assert!(ran.status.success(), "{}", shown(&ran));
+    let cloud = place.at("data/cloud-sim.redb");
+    let whole = fs::read(&cloud).expect("it is kept");
+    fs::write(&cloud, "").expect("emptied");
+    for _ in ["empty", "missing"] {
+        let again = run();
+        assert_eq!(again.status.code(), Some(2));
+        let said = shown(&again);
+        assert!(
+            said.contains("put cloud-sim.redb back, or start with an empty folder"),
+            "{said}"
+        );
+        let _ = fs::remove_file(&cloud);
+    }
+    fs::write(&cloud, whole).expect("put back");
+    let again = run();
+    assert!(again.status.success(), "{}", shown(&again));
+}
+
+/// The lease would last for 13 ms.
+#[test]
+fn the_highest_speed_needs_no_lease() {
+    let place = Place::new(&scenario(1_000, "1s"));
+    let ran = place.polity(&["run", "given", "--until-settled", "--deadline", "48h"]);
+    assert!(ran.status.success(), "{}", shown(&ran));
+    let served = place.polity(&["run", "given", "--until-settled", "--listen", "0"]);
+    assert_eq!(served.status.code(), Some(2), "{}", shown(&served));
+    assert!(
+        shown(&served).contains("--listen goes with a speed of at most 100"),
+        "{}",
+        shown(&served)
+    );
+}
+
+#[test]
+fn a_restart_says_which_manifests_are_not_applied_again_and_that_its_scenario_is_not_given() {
+    let place = Place::new(
+        "apiVersion: polity.dev/v1alpha1\nkind: Scenario\nspeed: 100\ndeadline: 3h\nsteps:\n\
+         - when: {object: &m {apiVersion: capv.polity.dev/v1alpha1, kind: Machine, namespace: default, name: machine-1},\n    \
+         path: status.phase, equals: Running}\n  delete: *m\n",
+    );
+    let run = |given: &[&str]| {
+        let ran = place.polity(&[given, &["--data", "data", "--until-settled"][..]].concat());
+        assert!(ran.status.success(), "{}", shown(&ran));
+        shown(&ran)
+    };
+    let said = run(&["run", "given"]);
+    assert!(!said.contains("did not change"), "{said}");
+    let said = run(&["run", "given"]);
+    assert!(
+        said.contains("2 manifests did not change since they were applied"),
+        "{said}"
+    );
+    assert!(
+        said.contains("so they stay away: Machine machine-1 (change"),
+        "{said}"
+    );
+    assert!(!said.contains("PolicyBinding"), "{said}");
+    let said = run(&["run", "--policies", "given"]);
+    assert!(
+        said.contains("the scenario of this data folder does not go on"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_clock_that_is_no_time_is_refused() {
     let place = Place::new(&scenario(100, "10ms"));
     fs::create_dir(place.at("data")).expect("created");

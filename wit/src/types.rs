@@ -152,6 +152,9 @@ impl std::fmt::Display for Failure {
     }
 }
 
+/// The handle that answers a credential ask with the plan `null`. Every cloud refuses it.
+pub const NO_SESSION: &str = "none";
+
 /// Asks for one object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use polity_core::call::Session;
-use polity_core::contract::{Answer, Code, Failure};
+use polity_core::contract::{Answer, Code, Failure, NO_SESSION};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -128,6 +128,10 @@ impl Sessions {
         let Some(handle) = &session.handle else {
             return Ok(session.clone());
         };
+        if handle == NO_SESSION {
+            let message = "the identity policy granted no session for a cloud (its credential plan was null)";
+            return Err(Failure::new(Code::PermissionDenied, message));
+        }
         self.sweep(now);
         let is_of = |serial: &u64| {
             let kept = self.kept.get(serial);

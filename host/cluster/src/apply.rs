@@ -94,22 +94,10 @@ impl Cluster {
         merged: impl Fn(&Value) -> Option<Value>,
     ) -> Result<Stands, Failure> {
         let mut object = object.clone();
-        let reference = reference_of(&object);
-        let in_namespace = match &reference.namespace {
-            Some(namespace) => Some(namespace.clone()),
-            None if self.resource(&reference.kind).await?.namespaced => {
-                Some(self.client.default_namespace().to_owned())
-            }
-            None => None,
-        };
-        if let Some(namespace) = &in_namespace {
+        let reference = self.placed(reference_of(&object)).await?;
+        if let Some(namespace) = &reference.namespace {
             *field_of(metadata_of(&mut object)?, "namespace") = json!(namespace);
         }
-        let reference = ObjectRef {
-            cluster: None,
-            namespace: in_namespace,
-            ..reference
-        };
         // No look comes first: another writer could create the object between the look and the create.
         match self.create(&object, &[MANAGER, STRICT]).await {
             Err(failure) if failure.code == Code::AlreadyExists => {}
@@ -128,6 +116,27 @@ impl Cluster {
                 after => return Ok(Stands::Applied(change(&before, &after?))),
             }
         }
+    }
+
+    /// Whether there is an object of the kind and name of a manifest.
+    pub async fn exists(&self, manifest: &Value) -> Result<bool, Failure> {
+        let reference = self.placed(reference_of(manifest)).await?;
+        match self.get(&reference).await {
+            Ok(_) => Ok(true),
+            Err(failure) if failure.code == Code::NotFound => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The reference with the client's default namespace, if it names none and its kind is namespaced.
+    async fn placed(&self, mut reference: ObjectRef) -> Result<ObjectRef, Failure> {
+        if reference.namespace.is_none() && self.resource(&reference.kind).await?.namespaced {
+            reference.namespace = Some(self.client.default_namespace().to_owned());
+        }
+        Ok(ObjectRef {
+            cluster: None,
+            ..reference
+        })
     }
 
     /// Waits until a CustomResourceDefinition is established and its kinds are served.

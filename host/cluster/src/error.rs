@@ -42,8 +42,8 @@ impl Verb {
 /// The longest wait that a server can ask for. Without this limit a server, or a proxy before it, could stop a watch or an
 /// object for days.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
-/// The most bytes of a server's message that are passed on.
-const SAID: usize = 4_096;
+/// The most bytes of a server's message that are passed on. The journal of a pass keeps as many of a failure.
+const SAID: usize = 32_000;
 /// The most bytes of a server's details that are passed on, as the contract says. JSON cannot be cut.
 const DETAIL: usize = 4_096;
 

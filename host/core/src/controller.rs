@@ -180,7 +180,13 @@ pub struct Health {
     pub objects: u64,
     /// The number of these objects whose last pass failed. Each has another pass later.
     pub retrying: u64,
+    /// Some of these objects, each with the reason, at most [`RETRIES`].
+    pub retries: Vec<(Key, String)>,
 }
+
+/// The most objects that the health of a binding names because their last pass failed. People look at a few, and each
+/// name costs room in the status of the binding.
+pub const RETRIES: usize = 20;
 
 /// The last fault of a binding's policies.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -277,6 +283,12 @@ impl Controller {
         }
     }
 
+    /// The same controller without a lease: no other host acts on the same objects.
+    pub fn alone(mut self) -> Self {
+        self.lease = Lease::alone();
+        self
+    }
+
     /// Replaces the sizes of the rooms.
     pub fn with_rooms(mut self, sizes: RoomSizes) -> Self {
         self.rooms = Rooms::new(sizes);
@@ -354,9 +366,13 @@ impl Controller {
         let after = self.keys.range(first..);
         let own = after.take_while(|(key, _)| &*key.binding == binding);
         let mut health = self.health.get(binding)?.clone();
-        for (_, state) in own {
+        for (key, state) in own {
             health.objects += 1;
-            health.retrying += u64::from(state.attempt > 0 || state.faults > 0);
+            let Some(why) = state.retries() else { continue };
+            health.retrying += 1;
+            if health.retries.len() < RETRIES {
+                health.retries.push((key.clone(), why));
+            }
         }
         let unsynced: Vec<&Scope> = self.unsynced_watches(binding).collect();
         health.watch_fails = unsynced

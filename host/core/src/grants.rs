@@ -20,7 +20,7 @@ use serde_json::Value;
 
 pub use acts::{check_act, minted, minted_token};
 pub use asks::{Admitted, check_question};
-pub(crate) use asks::{check_parsed, shown};
+pub(crate) use asks::{check_parsed, is_no_session, shown};
 pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};
 pub use load::{check_definition, check_load};
 use polity_kube_rules::names::LONGEST_SUBDOMAIN;

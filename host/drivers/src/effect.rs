@@ -49,8 +49,8 @@ fn is_refusal(response: &Incoming, is_soap: bool) -> bool {
     }
 }
 
-/// The most bytes of a driver's message.
-const MESSAGE: usize = 2_048;
+/// The most bytes of a driver's message. The journal of a pass keeps as many of a failure.
+const MESSAGE: usize = 32_000;
 
 /// A driver's failure, with the effect that the host has computed.
 pub(crate) fn failure(said: guest::Failure, sent: Sent) -> Failure {

@@ -81,7 +81,7 @@ impl Driver {
             .instantiate(&mut store)
             .and_then(|driver| driver.polity_driver_driver_info().call_describe(&mut store));
         let manifest =
-            described.map_err(|e| LoadError::Describe(cut(fault(&e, store.data()).to_string())))?;
+            described.map_err(|e| LoadError::Describe(cut(fault(&e, store.data(), "").to_string())))?;
         Ok(Driver {
             engine: engine.clone(),
             pre,
@@ -115,7 +115,7 @@ impl Driver {
         });
         let fuel = limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0));
         DriverStep {
-            outcome: returned.map_err(|e| fault(&e, store.data())),
+            outcome: returned.map_err(|e| fault(&e, store.data(), "")),
             fuel,
         }
     }

@@ -74,7 +74,7 @@ impl World {
                 })
             }),
         };
-        text.map_err(|e| fault(&e, store.data()).to_string())
+        text.map_err(|e| fault(&e, store.data(), "").to_string())
     }
 
     fn component(&self) -> &Component {
@@ -160,7 +160,7 @@ impl Policy {
             }),
             World::Retry(_) => Err(wasmtime::Error::msg("a retry policy takes no steps")),
         };
-        stepped(returned, &store, limits)
+        stepped(returned, &store, limits, &self.manifest)
     }
 
     /// Asks a retry policy for the wait until the next try. Returns the wait and the fuel that was used.
@@ -178,7 +178,8 @@ impl Policy {
             )),
         };
         let fuel = used(&store, limits);
-        (decided.map_err(|e| fault(&e, store.data())), fuel)
+        let decided = decided.map_err(|e| fault_of(&e, store.data(), &krate(&self.manifest)));
+        (decided, fuel)
     }
 
     /// An instance that is used for several steps. It shows the cost of fresh instances. For benchmarks only.
@@ -195,8 +196,9 @@ impl Policy {
                 store,
                 instance,
                 limits: limits.clone(),
+                manifest: self.manifest.clone(),
             }),
-            Err(e) => Err(fault(&e, store.data())),
+            Err(e) => Err(fault(&e, store.data(), "")),
         }
     }
 }
@@ -206,6 +208,7 @@ pub struct ReusedInstance {
     store: Store<State>,
     instance: lifecycle::LifecyclePolicy,
     limits: Limits,
+    manifest: Arc<Manifest>,
 }
 
 impl ReusedInstance {
@@ -217,7 +220,7 @@ impl ReusedInstance {
         let returned = refuelled
             .and_then(|()| parts.with(|pass| lifecycle.call_step(&mut self.store, pass)))
             .map(convert::step);
-        stepped(returned, &self.store, &self.limits)
+        stepped(returned, &self.store, &self.limits, &self.manifest)
     }
 }
 
@@ -249,16 +252,24 @@ fn used(store: &Store<State>, limits: &Limits) -> u64 {
     limits.step_fuel.saturating_sub(store.get_fuel().unwrap_or(0))
 }
 
-fn stepped(returned: wasmtime::Result<Step>, store: &Store<State>, limits: &Limits) -> Stepped {
+fn stepped(
+    returned: wasmtime::Result<Step>,
+    store: &Store<State>,
+    limits: &Limits,
+    manifest: &Manifest,
+) -> Stepped {
     let outcome = match returned {
         Ok(step) => match Count::of(&step) {
             size if size > limits.output => Err(Fault::new(
                 FaultKind::BadOutput,
-                format!("the step returned {size} bytes; the limit is {}", limits.output),
+                format!(
+                    "the step returned {size} bytes; the limit is {} (spec.limits.output of the binding)",
+                    limits.output
+                ),
             )),
             _ => Ok(step),
         },
-        Err(e) => Err(fault(&e, store.data())),
+        Err(e) => Err(fault_of(&e, store.data(), &krate(manifest))),
     };
     Stepped {
         outcome,
@@ -293,9 +304,31 @@ impl std::io::Write for Count {
 /// The words of wasmtime for a step with too many instances, memories or tables.
 const TOO_MANY: &str = "resource limit exceeded";
 
+/// The crate of a policy, as its functions are named: policies are named by their packages.
+fn krate(manifest: &Manifest) -> String {
+    manifest.name.replace('-', "_")
+}
+
+/// The fault of a policy of this crate, with the limit of the binding that it met.
+fn fault_of(e: &wasmtime::Error, state: &State, krate: &str) -> Fault {
+    let mut fault = fault(e, state, krate);
+    let limit = match fault.kind {
+        FaultKind::OutOfFuel => Some("stepFuel"),
+        FaultKind::WallTime => Some("stepWall"),
+        FaultKind::OutOfMemory if fault.deterministic => Some("memory"),
+        _ => None,
+    };
+    if let Some(limit) = limit {
+        fault
+            .message
+            .push_str(&format!("; spec.limits.{limit} of the binding raises the limit"));
+    }
+    fault
+}
+
 /// The fault for an error of a step: which trap, in which function, and the guest's own message if it
-/// panicked.
-pub(crate) fn fault(e: &wasmtime::Error, state: &State) -> Fault {
+/// panicked. `krate` is the crate of its author; empty if it is not known.
+pub(crate) fn fault(e: &wasmtime::Error, state: &State, krate: &str) -> Fault {
     if let Some(out_of_memory) = state.begins_beyond().as_ref().or(e.downcast_ref()) {
         let out_of_memory: &OutOfMemory = out_of_memory;
         return Fault::new(FaultKind::OutOfMemory, out_of_memory.to_string());
@@ -307,11 +340,20 @@ pub(crate) fn fault(e: &wasmtime::Error, state: &State) -> Fault {
             deterministic: false,
         };
     }
-    let place = e
-        .downcast_ref::<WasmBacktrace>()
-        .and_then(|trace| trace.frames().iter().find_map(|frame| frame.func_name()))
-        .map(|name| format!(" in {}", cut(demangled(name).to_owned())))
-        .unwrap_or_default();
+    let trace = e.downcast_ref::<WasmBacktrace>();
+    let frames: Vec<String> = trace
+        .into_iter()
+        .flat_map(WasmBacktrace::frames)
+        .filter_map(|frame| frame.func_name())
+        .map(demangled)
+        .collect();
+    let author = author(&frames, krate);
+    let place = match (frames.first(), author) {
+        (Some(inner), Some(author)) if inner != author => format!(" in {inner}, called by {author}"),
+        (Some(inner), _) => format!(" in {inner}"),
+        (None, _) => String::new(),
+    };
+    let place = cut(place);
     let Some(trap) = e.downcast_ref::<Trap>() else {
         let words = cut(format!("{e:#}"));
         let kind = match words.contains(TOO_MANY) {
@@ -333,15 +375,58 @@ pub(crate) fn fault(e: &wasmtime::Error, state: &State) -> Fault {
             deterministic: false,
         },
         (_, Some((message, location))) => {
-            Fault::new(FaultKind::Trap, format!("panicked at {location}: {message}"))
+            // A place in a library says little to the author of the policy.
+            let author = author.filter(|_| location.starts_with('/'));
+            let within = author.map_or_else(String::new, |author| format!(", called by {author}"));
+            Fault::new(
+                FaultKind::Trap,
+                format!("panicked at {location}{within}: {message}"),
+            )
         }
         (trap, None) => Fault::new(FaultKind::Trap, format!("{trap}{place}")),
     }
 }
 
+/// The innermost function of the crate of a policy's author.
+fn author<'a>(frames: &'a [String], krate: &str) -> Option<&'a String> {
+    let is_own = |frame: &&String| {
+        let own = frame.trim_start_matches('<').strip_prefix(krate);
+        !krate.is_empty() && own.is_some_and(|rest| rest.starts_with("::"))
+    };
+    frames.iter().find(is_own)
+}
+
 /// The readable part of a Rust symbol, without the hash at its end.
-fn demangled(name: &str) -> &str {
-    name.rsplit_once("::h")
-        .filter(|(_, hash)| hash.len() == 16)
-        .map_or(name, |(name, _)| name)
+fn demangled(name: &str) -> String {
+    let name = format!("{:#}", rustc_demangle::demangle(name));
+    let hash = name.rsplit_once("::h").filter(|(_, hash)| hash.len() == 16);
+    hash.map_or(name.as_str(), |(name, _)| name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_readable_and_the_innermost_one_of_the_author_is_known() {
+        let mangled = [
+            "_ZN4core3fmt5write17h0123456789abcdefE",
+            "polity_sdk::step::lifecycle::h0123456789abcdef",
+            "_RNvNtCs1234_12capv_machine4task4look",
+            "capv_machine::reconcile::{{closure}}::h0123456789abcdef",
+        ];
+        let frames = mangled.map(demangled);
+        assert_eq!(
+            frames,
+            [
+                "core::fmt::write",
+                "polity_sdk::step::lifecycle",
+                "capv_machine::task::look",
+                "capv_machine::reconcile::{{closure}}"
+            ]
+        );
+        assert_eq!(author(&frames, "capv_machine"), Some(&frames[2]));
+        assert_eq!(author(&frames, "capv"), None);
+        assert_eq!(author(&frames, ""), None);
+    }
 }

@@ -1,6 +1,7 @@
 //! The status of a binding: what its conditions, counts and printer columns say.
 
 use polity_core::controller::{Health, LastFault};
+use polity_core::key::Key;
 use polity_core::time::Unix;
 use polity_kube_rules::conditions::since;
 use polity_kube_rules::time::rfc3339;
@@ -12,6 +13,8 @@ use crate::display::{printable, shortened};
 
 /// The most characters of a condition's message.
 const MESSAGE: usize = 4_096;
+/// The most characters of the reason for which an object is tried again.
+const WHY: usize = 512;
 /// The most characters of an object's namespace and name.
 const OBJECT: usize = 512;
 
@@ -63,12 +66,20 @@ pub(super) fn status(known: &Known, health: &Health, unix: Unix) -> Value {
         "policies": known.running,
         "objects": health.objects,
         "retrying": health.retrying,
+        "retries": health.retries.iter().map(retry).collect::<Vec<_>>(),
         "passes": health.passes,
         "acts": health.acts,
         "faults": health.faults,
         "eventsDropped": health.events_dropped,
         "lastFault": health.last_fault.as_ref().map(last_fault),
         "conditions": conditions.collect::<Vec<_>>(),
+    })
+}
+
+fn retry((key, why): &(Key, String)) -> Value {
+    json!({
+        "object": printable(&shortened(&key.to_string(), OBJECT)),
+        "why": printable(&shortened(why, WHY)),
     })
 }
 

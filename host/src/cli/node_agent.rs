@@ -153,6 +153,7 @@ impl NodeAgent {
                 Some(recording),
             )),
             local: Some(vec![binding]),
+            alone: true,
             selection: Selection::default(),
             beside: None,
         });

@@ -45,6 +45,9 @@ Exit codes:
   1  --until-settled: something is not settled or not as expected, or a step failed
   2  wrong arguments or manifests, or the host could not start or go on";
 
+/// The highest speed at which the embedded API is served. The lease lasts for 13 s of the host's clock.
+const SERVED: f64 = 100.0;
+
 // The feature `sim` adds its own sentences to the help texts. A build without it does not mention the simulation.
 /// Run the host: standalone with an embedded API, or against a cluster.
 ///
@@ -272,13 +275,21 @@ impl Run {
         if !self.is_standalone() {
             return Ok(Speed::REAL);
         }
-        let Some(speed) = self.speed else {
-            let speed = scenario.and_then(Scenario::speed).map(Speed::times);
-            let speed = speed
-                .transpose()
-                .map_err(|why| anyhow!("the scenario's speed: {why}"));
-            return Ok(speed?.unwrap_or(Speed::REAL));
+        let scenario = || scenario.and_then(Scenario::speed).map(Speed::times).transpose();
+        let speed = match self.speed {
+            Some(speed) => speed,
+            None => scenario()
+                .map_err(|why| anyhow!("the scenario's speed: {why}"))?
+                .unwrap_or(Speed::REAL),
         };
+        if let (Speed::Times(times), true) = (speed, self.listen.is_some())
+            && times > SERVED
+        {
+            bail!(
+                "--listen goes with a speed of at most {SERVED}: other hosts may connect, and at a higher speed the lease \
+                 ends before it is renewed"
+            );
+        }
         if speed == Speed::Max && !self.until_settled {
             bail!("--speed max needs --until-settled: without an end the clock would jump for ever");
         }

@@ -113,6 +113,22 @@ impl Status {
         }
         print(&"");
         policies.lines(None).iter().for_each(|line| print(line));
+        let retries = status["retries"].as_array().map_or(&[][..], Vec::as_slice);
+        if !retries.is_empty() {
+            let mut table = Table::new(&["RETRIES", "WHY"]);
+            for retry in retries {
+                table.row([text(&retry["object"]), text(&retry["why"])]);
+            }
+            print(&"");
+            table.lines(None).iter().for_each(|line| print(line));
+            let more = status["retrying"]
+                .as_u64()
+                .unwrap_or_default()
+                .saturating_sub(retries.len() as u64);
+            if more > 0 {
+                print(&format!("and {more} more"));
+            }
+        }
         let mut conditions = Table::new(&["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"]);
         for condition in status["conditions"].as_array().into_iter().flatten() {
             let cell = |field: &str| text(&condition[field]);

@@ -65,6 +65,14 @@ pub fn credential<A: DeserializeOwned>(plan: &impl Serialize) -> CredentialAsk<A
     }
 }
 
+/// Asks for the session that opens no cloud. An identity policy grants it where the lifecycle may act in the cluster
+/// alone: in a binding without a cloud, or for objects that must not reach it. Every cloud refuses it.
+///
+/// It needs neither [`Need::Credential`](crate::Need::Credential) nor a grant.
+pub fn no_session() -> CredentialAsk<()> {
+    credential(&())
+}
+
 /// A `read` operation. See [`ask`].
 #[derive(Clone, Debug)]
 pub struct CloudAsk<A> {

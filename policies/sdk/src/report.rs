@@ -9,8 +9,8 @@ use crate::{ConditionStatus, Conditions, Kind, Time};
 pub const RECONCILED: &str = "Reconciled";
 /// The reason of the Event for a failed pass that reported nothing itself.
 pub const RECONCILE_FAILED: &str = "ReconcileFailed";
-/// The most characters of a message: the host keeps as many.
-const MESSAGE: usize = 1_024;
+/// The most characters of a condition's message that API servers keep.
+const MESSAGE: usize = 32_768;
 
 /// Reports the end of a pass on its object, if the kind has [conditions](Kind::conditions_mut).
 pub(crate) fn end_of_pass<T: Kind, C>(pass: &PassState<T, C>, failure: Option<&Failure>) {

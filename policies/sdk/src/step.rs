@@ -163,15 +163,23 @@ where
         journal.watch.polled(polled.is_ready());
         polled
     };
+    let patch = || match (&state.object, &*state.edited.borrow(), &pass.object) {
+        (Some(before), Some(after), Some(stored)) => patch::between(before, after, stored),
+        _ => None,
+    };
     let outcome = match polled {
-        Poll::Pending => Outcome::Pending(journal.requests()),
+        Poll::Pending => {
+            let requests = journal.requests();
+            #[cfg(not(target_arch = "wasm32"))]
+            crate::test::Watch::edited(match &requests {
+                Requests::Acts(_) => patch(),
+                Requests::Asks(_) => None,
+            });
+            Outcome::Pending(requests)
+        }
         Poll::Ready(end) => {
             report(&state, end.as_ref());
-            let edited = state.edited.borrow();
-            let patch = match (&state.object, &*edited, &pass.object) {
-                (Some(before), Some(after), Some(stored)) => patch::between(before, after, stored),
-                _ => None,
-            };
+            let patch = patch();
             Outcome::Ready(end, journal.conclusion(patch))
         }
     };

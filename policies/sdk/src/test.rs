@@ -11,7 +11,8 @@
 //!   [`Context::ask_again`](crate::Context::ask_again);
 //! - a request is made and dropped: it is never awaited, or no longer awaited when its answer comes;
 //! - the policy asks for something that no fact of the test answers;
-//! - the policy requests or writes something that its [manifest](World::manifest) does not declare.
+//! - the policy requests, writes or notes something that its [manifest](World::manifest) does not declare;
+//! - the configuration does not fit the schema of the manifest.
 
 mod case;
 mod cluster;

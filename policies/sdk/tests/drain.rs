@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use polity_sdk::contract::{Act, Request};
-use polity_sdk::kube::drain::{Drain, Options, Progress};
+use polity_sdk::kube::drain::{Drain, Options, Pod, Progress};
 use polity_sdk::kube::node::{self, Node, Taint};
 use polity_sdk::prelude::*;
 use polity_sdk::test::World;
@@ -230,7 +230,7 @@ fn a_budget_that_never_allows_fails_at_once_and_the_others_go() {
     expect(
         &mut world,
         &["evict a"],
-        "refused, 2 left: the disruption budget a does not allow it",
+        "refused, 2 left: the disruption budget a is still being processed by the server",
     );
 }
 
@@ -380,5 +380,40 @@ fn a_node_that_was_cordoned_with_a_mark_is_uncordoned_by_it() {
     assert_eq!(
         node::uncordoned(&node, &mark),
         json!({"unschedulable": null, "taints": [other]})
+    );
+}
+
+/// The refusals of evictions are those of `wit/ERRORS.md`.
+#[test]
+fn the_kit_refuses_evictions_as_an_api_server_does() {
+    async fn evict(cx: Context<Host, Config>) -> Result<Next, Failure> {
+        let pod = cx.ask(cluster::object::<Pod>("a").namespace("shop")).await?;
+        cx.act(cluster::evict(&pod)).await?;
+        Ok(Next::settled())
+    }
+    let refused = |budgets: &[Value]| {
+        let mut world = world(false);
+        world.exists(pod("a"));
+        for budget in budgets {
+            world.exists(budget);
+        }
+        match world.pass(evict).next {
+            Next::Retry(retry) => retry.failure.map(|failure| (failure.code, failure.retry_after)),
+            _ => None,
+        }
+    };
+    let mut stale = budget("a", 1, 1);
+    stale["metadata"]["generation"] = 2.into();
+    let mut second = budget("a", 1, 1);
+    second["metadata"]["name"] = "b".into();
+    assert_eq!(refused(&[budget("a", 1, 1)]), None);
+    assert_eq!(
+        refused(&[budget("a", 0, 1)]),
+        Some((Code::ResourceExhausted, None))
+    );
+    assert_eq!(refused(&[stale]), Some((Code::ResourceExhausted, Some(10_000))));
+    assert_eq!(
+        refused(&[budget("a", 1, 1), second]),
+        Some((Code::FailedPrecondition, None))
     );
 }

@@ -6,7 +6,8 @@ use crate::thing::{self, Thing};
 use polity_sdk::cloud::vm;
 use polity_sdk::contract::Request;
 use polity_sdk::prelude::*;
-use polity_sdk::test::World;
+use polity_sdk::test::{RetryCase, World};
+use polity_sdk::{Judgement, Verdict};
 use serde_json::json;
 
 type Cx = Context<Thing>;
@@ -236,4 +237,104 @@ fn an_act_on_an_object_that_somebody_else_has_written_is_aborted() {
         world.cluster().get("Pod", "p").unwrap()["metadata"]["labels"]["a"],
         "b"
     );
+}
+
+#[test]
+fn an_identity_that_needs_no_cloud_grants_the_session_that_opens_none() {
+    async fn judge(cx: Cx) -> Result<Judgement, Failure> {
+        let none = cx.ask(cloud::no_session()).await?;
+        Ok(Judgement::granted(none.handle, Next::settled()))
+    }
+    let manifest = Manifest::identity("tenancy", "1");
+    let (verdict, ended) = thing::world().manifest(&manifest).judge(judge);
+    assert_eq!(verdict, Verdict::Granted("none".to_owned()));
+    assert_eq!(ended.requests(), [["credential null"]]);
+}
+
+/// A policy whose configuration is a number of at most three.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+struct AtMostThree {
+    #[schemars(range(max = 3))]
+    times: u32,
+}
+
+fn configured(times: serde_json::Value) -> World {
+    let manifest = Manifest::lifecycle("thing", "1").config::<AtMostThree>();
+    thing::world()
+        .manifest(&manifest)
+        .config(json!({ "times": times }))
+}
+
+async fn idle(_: Context<Thing, AtMostThree>) -> Result<Next, Failure> {
+    Ok(Next::settled())
+}
+
+#[test]
+#[should_panic(expected = "the host refuses this configuration: times: 4 is greater than the maximum of 3")]
+fn a_configuration_that_the_host_refuses_fails() {
+    configured(json!(3)).pass(idle);
+    configured(json!(4)).pass(idle);
+}
+
+#[test]
+#[should_panic(expected = r#"the note "T-02" is no edge of the manifest"#)]
+fn a_note_that_is_no_edge_fails() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        cx.note("T-01");
+        cx.note("T-02");
+        Ok(Next::settled())
+    }
+    thing::world()
+        .manifest(&Manifest::lifecycle("thing", "1"))
+        .pass(policy);
+    let edge = Edge::noted("T-01", "it is so");
+    thing::world()
+        .manifest(&Manifest::lifecycle("thing", "1").edges([edge]))
+        .pass(policy);
+}
+
+#[test]
+fn a_secret_of_the_world_shows_its_keys_and_a_digest_that_changes_with_its_values() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        let facts = cx.ask(cluster::secret("login")).await?;
+        let digest = facts.digest.unwrap_or_default();
+        cx.note(format!("{} {} {digest}", facts.exists, facts.keys.join(",")));
+        Ok(Next::settled())
+    }
+    let mut world = thing::world();
+    let mut told = |values: &[(&str, &str)]| {
+        world.secret("login", values.iter().copied());
+        world.pass(policy).notes.remove(0)
+    };
+    let first = told(&[("user", "a"), ("password", "b")]);
+    assert!(first.starts_with("true password,user "), "{first}");
+    assert_ne!(told(&[("user", "a"), ("password", "c")]), first);
+    assert_eq!(told(&[("user", "a"), ("password", "b")]), first);
+    world.cluster().remove("Secret", "login");
+    world.exists(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "other", "namespace": "elsewhere"}}));
+    assert_eq!(world.pass(policy).notes, ["false  "]);
+}
+
+#[test]
+fn a_retry_case_names_the_operation_that_failed() {
+    let case = RetryCase::new(RetryClass::Short)
+        .operation("vm.clone")
+        .code(Code::Unavailable);
+    let failure = case.request().failure.expect("a failure");
+    assert_eq!(
+        (failure.operation.as_deref(), failure.code),
+        (Some("vm.clone"), Code::Unavailable)
+    );
+}
+
+#[test]
+#[should_panic(expected = "before vm.power-on {\"id\":\"a\"} the policy writes status.seen")]
+fn an_edit_that_is_not_declared_fails_before_the_act_that_follows_it() {
+    async fn policy(cx: Cx) -> Result<Next, Failure> {
+        cx.object_mut().status.seen = Some("now".to_owned());
+        cx.act(vm::power_on("a")).await?;
+        panic!("the act was made");
+    }
+    let manifest = Manifest::lifecycle("thing", "1").needs_cloud(["vm.power-on"]);
+    world().manifest(&manifest).pass(policy);
 }

@@ -311,6 +311,7 @@ impl Site {
             policies: self.policies.clone(),
             threads,
             observer,
+            alone: local.is_some(),
             local: local.map(|binding| vec![binding]),
             selection: Selection::default(),
             // The kubelets of the site outlive its hosts.

@@ -153,9 +153,8 @@ fn the_time_to_unseal_and_to_log_in_counts_for_the_cloud() {
     assert_eq!(*waited, [2, 3].map(Duration::from_secs));
 }
 
-#[test]
-fn whoever_comes_next_ends_the_sessions_that_nobody_uses_any_more() {
-    let entry = PendingEntry {
+fn entry() -> PendingEntry {
+    PendingEntry {
         operation: machine::CREATE.to_owned(),
         service: "machine@1".to_owned(),
         intent: "m".to_owned(),
@@ -166,7 +165,11 @@ fn whoever_comes_next_ends_the_sessions_that_nobody_uses_any_more() {
         since: Unix(0),
         waited: Duration::ZERO,
         resolved: None,
-    };
+    }
+}
+
+#[test]
+fn whoever_comes_next_ends_the_sessions_that_nobody_uses_any_more() {
     let plan = Document::from(json!({"chain": []}).to_string());
     for next in ["site", "resolve", "credential"] {
         let gateway = gateway(|_| Arc::new(NoSecrets));
@@ -179,10 +182,45 @@ fn whoever_comes_next_ends_the_sessions_that_nobody_uses_any_more() {
             "resolve" => drop(block_on(Cloud::resolve(
                 &gateway,
                 &session(Some(&opened["handle"])),
-                &entry,
+                &entry(),
             ))),
             _ => drop(block_on(gateway.credential(&plan, "u"))),
         }
         assert_eq!(*gateway.cloud.ended.lock().unwrap(), ["the token"], "{next}");
     }
+}
+
+#[test]
+fn a_session_that_opens_no_cloud_is_refused_before_any_call() {
+    let gateway = gateway(|clock| Arc::new(Slow(clock, 0)));
+    let none = || session(Some(&json!("none")));
+    let under = |request: CloudRequest| CloudRequest {
+        session: none(),
+        ..request
+    };
+    let denied = Some(Code::PermissionDenied);
+    let code = |answer: Result<Value, Failure>| answer.err().map(|failure| failure.code);
+    let performed = block_on(gateway.perform(under(request(machine::DELETE, None))));
+    assert_eq!(code(performed), denied);
+    let prepared = block_on(gateway.prepare(under(request(machine::CREATE, None))));
+    assert_eq!(prepared.err().map(|failure| failure.code), denied);
+    let commit = Commit {
+        request: under(request(machine::CREATE, Some("key"))),
+        prepared: Prepared {
+            site: site(),
+            ready: "[]".to_owned().into(),
+        },
+    };
+    assert_eq!(code(block_on(gateway.commit(commit))), denied);
+    let there = block_on(Cloud::site(&gateway, &none()));
+    assert_eq!(there.err().map(|failure| failure.code), denied);
+    let resolution = block_on(Cloud::resolve(&gateway, &none(), &entry()));
+    assert!(
+        matches!(&resolution, Resolution::Unknown(why) if why.starts_with("permission-denied")),
+        "{resolution:?}"
+    );
+    assert!(
+        gateway.cloud.waited.lock().unwrap().is_empty(),
+        "the cloud was called"
+    );
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::refresh::Freshness;
 use super::rooms::Room;
 use crate::call::Scope;
-use crate::contract::{Cause, Event, ObjectRef, RetryRequest};
+use crate::contract::{Cause, Event, ObjectRef, Origin, RetryRequest};
 use crate::key::{Key, ObjectKey, PassId};
 use crate::merge::Part;
 use crate::object::Object;
@@ -186,6 +186,32 @@ impl KeyState {
             events: Vec::new(),
             freshness: Freshness::default(),
             busy: Vec::new(),
+        }
+    }
+}
+
+impl KeyState {
+    /// Why the last pass failed, if it failed.
+    pub(super) fn retries(&self) -> Option<String> {
+        if self.faults > 0 {
+            return Some("quarantined: a policy broke its contract".into());
+        }
+        let request = self.retry.as_ref().map(|(_, request)| request);
+        let failure = request.and_then(|request| Some((request.origin, request.failure.as_ref()?)));
+        match failure {
+            Some((origin, failure)) => {
+                let at = failure
+                    .operation
+                    .as_deref()
+                    .map_or_else(String::new, |it| format!(" at {it}"));
+                let of = match origin {
+                    Origin::Identity => "identity",
+                    Origin::Lifecycle => "lifecycle",
+                    Origin::Conflict | Origin::Publication => "publication",
+                };
+                Some(format!("{of}{at}: {failure}"))
+            }
+            None => (self.attempt > 0).then(|| "its last pass failed".into()),
         }
     }
 }

@@ -111,6 +111,15 @@ impl Lease {
         }
     }
 
+    /// The lease of a host that is alone: it is held without a call until it is given up.
+    pub fn alone() -> Self {
+        Lease {
+            expires: Some(Boot::MAX),
+            next: Boot::MAX,
+            ..Lease::new(String::new())
+        }
+    }
+
     /// Whether this host holds the lease now.
     pub fn is_held(&self, now: Now) -> bool {
         self.expires.is_some_and(|expires| now.boot < expires)
@@ -144,9 +153,14 @@ impl Lease {
 
     /// Gives the lease up as soon as possible and never takes it again.
     pub fn give_up(&mut self) {
-        if !self.giving_up {
-            self.giving_up = true;
-            self.next = Boot::default();
+        if self.giving_up {
+            return;
+        }
+        self.giving_up = true;
+        // Nobody else waits for the lease of a host that is alone.
+        match self.expires == Some(Boot::MAX) {
+            true => self.expires = None,
+            false => self.next = Boot::default(),
         }
     }
 
@@ -257,6 +271,20 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_that_is_alone_holds_the_lease_without_a_call_however_fast_time_goes() {
+        let mut lease = Lease::alone();
+        let year = Duration::from_hours(24 * 365);
+        let far = Now::default() + year;
+        assert_eq!(lease.poll(far), LeaseAction::Wait(Boot::MAX));
+        assert!(lease.is_held(far) && lease.covers(far, year));
+        assert_eq!(lease.deadline(), Boot::MAX);
+        lease.give_up();
+        assert_eq!(lease.poll(far), LeaseAction::Wait(Boot::MAX));
+        assert!(lease.is_given_up() && !lease.is_held(far));
+    }
+
     use crate::contract::Code;
     use crate::time::{Unix, millis};
 

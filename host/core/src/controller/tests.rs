@@ -650,11 +650,32 @@ fn a_binding_says_how_many_objects_it_governs_and_how_many_of_them_failed_last()
     let quarantined = machine("a", 3, json!({"status": patch["status"]}));
     harness.reply(id, Reply::Objects(Ok(vec![quarantined])));
     assert_eq!(counts(&harness), (2, 1, Some(("a".to_owned(), at))));
+    let named = |harness: &Harness| {
+        let retries = harness
+            .controller
+            .health("machines")
+            .expect("the binding")
+            .retries;
+        let retries = retries.into_iter().map(|(key, why)| (key.name.to_string(), why));
+        retries.collect::<Vec<_>>()
+    };
+    let quarantined = "quarantined: a policy broke its contract".to_owned();
+    assert_eq!(named(&harness), [("a".to_owned(), quarantined)]);
     let wait = harness.wait("a").expect("it is tried again");
     harness.pass(wait);
     harness.step_of("a", settled());
     harness.accepted(&machine("a", 4, json!({})));
     assert_eq!(counts(&harness), (2, 0, Some(("a".to_owned(), at))));
+    assert_eq!(named(&harness), []);
+    harness.shown(primary(), machine("b", 5, json!({"metadata": {"generation": 2}})));
+    let failure = Failure::new(Code::Unavailable, "away").of("vm.get");
+    let next = Next::Retry {
+        class: RetryClass::Short,
+        failure: Some(failure),
+    };
+    harness.step_of("b", conclusion(json!(null), next, vec![]));
+    let why = "lifecycle at vm.get: unavailable: away".to_owned();
+    assert_eq!(named(&harness), [("b".to_owned(), why)]);
     assert_eq!(harness.controller.health("no such binding"), None);
 }
 

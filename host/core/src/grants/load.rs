@@ -21,6 +21,7 @@ pub fn check_load(
     wrong.extend(closed_kind(spec));
     wrong.extend(another_kind(spec, manifest));
     wrong.extend(needs_without_grant(spec, manifest));
+    wrong.extend(needs_without_cloud(spec, manifest));
     wrong.extend(groups_of_others(spec));
     wrong.extend(guarded_writes(spec, manifest));
     wrong.extend(finalizer_of_others(manifest));
@@ -55,6 +56,22 @@ fn needs_without_grant(spec: &BindingSpec, manifest: &Manifest) -> impl Iterator
         let need = describe(need);
         format!("{} needs {need}, which spec.grants does not grant", manifest.name)
     })
+}
+
+/// A policy that needs a cloud has one.
+fn needs_without_cloud(spec: &BindingSpec, manifest: &Manifest) -> Option<String> {
+    let is_of_cloud = |need: &&Need| matches!(need, Need::Cloud(_) | Need::Credential);
+    let need = manifest
+        .needs
+        .iter()
+        .find(is_of_cloud)
+        .filter(|_| spec.cloud.is_none())?;
+    let need = describe(need);
+    let hint = "name a cloud in spec.cloud.name";
+    Some(format!(
+        "{} needs {need}, but the binding has no cloud: {hint}",
+        manifest.name
+    ))
 }
 
 /// Bootstrap tokens are granted for groups that bootstrap tokens can have.
@@ -415,6 +432,27 @@ mod tests {
             assert_eq!(is_own_finalizer(name), is_own, "{name}");
             let told = wrong(&spec(json!([])), json!({"finalizer": name}));
             assert_eq!(told, usize::from(!is_own), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_policy_that_needs_a_cloud_or_credentials_takes_a_binding_with_a_cloud() {
+        for (need, named) in [
+            (json!("credential"), "credential"),
+            (json!({"cloud": "vm.get"}), "cloud vm.get"),
+        ] {
+            let needs = manifest(json!({"needs": [need]}));
+            let told = |cloud: bool| {
+                let mut spec = spec(json!([{"credential": true}, {"cloud": ["vm.get"]}]));
+                spec.cloud = spec.cloud.filter(|_| cloud);
+                check_load(&spec, &Catalogue::default(), &needs, &[])
+            };
+            assert_eq!(told(true), [""; 0]);
+            let name = &needs.name;
+            let refused = format!(
+                "{name} needs {named}, but the binding has no cloud: name a cloud in spec.cloud.name"
+            );
+            assert_eq!(told(false), [refused]);
         }
     }
 

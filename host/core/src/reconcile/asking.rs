@@ -8,6 +8,8 @@ mod tests;
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+
 use super::frame::Frame;
 use super::looking::Look;
 use super::role::{RoleRun, size_of};
@@ -15,7 +17,7 @@ use super::stepping::Stepping;
 use super::work::Work;
 use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent};
 use crate::call::{Call, CloudRequest, Found, Reply, Scope};
-use crate::contract::{Answer, Ask, Code, Failure, Json, Question, Request, Role};
+use crate::contract::{Answer, Ask, Code, Failure, Json, NO_SESSION, Question, Request, Role};
 use crate::controller::Guard;
 use crate::controller::locks::{LOCKS, LockAnswer};
 use crate::grants::{self, Admitted};
@@ -236,6 +238,11 @@ impl Asking {
     fn look(&mut self, slot: usize, context: &mut Context<'_>) {
         let (role, ask) = (self.run.role, &self.asks[slot]);
         let question = &ask.ask.question;
+        if let Question::Credential(plan) = question
+            && grants::is_no_session(plan)
+        {
+            self.run.handles.insert(NO_SESSION.to_owned());
+        }
         // A question becomes a dependency only when it is answered, so those that are under way are counted here.
         let under_way = self.tally.under_way - usize::from(ask.is_under_way());
         let state = match is_of_cluster(question) && context.has_looked_enough(role, question, under_way) {
@@ -360,6 +367,10 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
             look.begin(slot, context)
         }
         (Question::Lock(name), Admitted::Call) => AskState::Answered(lock(name, context)),
+        (Question::Credential(plan), Admitted::Call) if grants::is_no_session(plan) => {
+            let answer = json!({"handle": NO_SESSION, "reused": false, "attributes": null});
+            AskState::Answered(Ok(answer.to_string().into()))
+        }
         (question, Admitted::Call) => read(slot, question, context),
     }
 }

@@ -30,7 +30,7 @@ use draft::{Drops, Entries, Left, Stage};
 
 /// The most rebases of one publication. It limits the work on an object that changes faster than it can be written.
 const REBASES: u32 = 8;
-/// The most characters in the message of an Event or a condition.
+/// The most characters in the message of an Event.
 pub(crate) const MESSAGE: usize = 1_024;
 /// The most characters in the reason of an Event.
 const REASON: usize = 128;
@@ -132,7 +132,8 @@ impl Publishing {
             let class = RetryClass::Medium;
             next = Next::Retry { class, failure: None };
         }
-        let conditions = conditions::of_conclusion(frame, context.work, &next);
+        let conditions = conditions::of_conclusion(frame, context.work, &outcome, &next);
+        events.extend(identity_failed(&events, &conditions, context.work));
         Publishing::begin(Publication {
             ended: Ended {
                 next: Some(next),
@@ -148,20 +149,23 @@ impl Publishing {
 
     /// Publishes a fault of a policy as a condition and an Event, and changes nothing else.
     pub(super) fn fault(message: String, context: &Context<'_>) -> Phase {
-        Publishing::begin(Publication {
-            ended: Ended {
-                events: vec![warning("PolicyFault", message.chars().take(MESSAGE).collect())],
-                ..Ended::plain(Outcome::Faulted)
-            },
-            ..Publication::of_host(context.frame, ("polity.dev/Quarantined", message))
-        })
+        let event = warning("PolicyFault", message.chars().take(MESSAGE).collect());
+        let quarantined = HostCondition::is("polity.dev/Quarantined", message);
+        let mut what = Publication::of_host(context.frame, quarantined);
+        what.conditions
+            .extend(conditions::create_in_doubt(context.frame, context.work));
+        what.ended = Ended {
+            events: vec![event],
+            ..Ended::plain(Outcome::Faulted)
+        };
+        Publishing::begin(what)
     }
 
     /// Publishes a defect of this host as a condition.
     pub(crate) fn bug(message: String, frame: &Frame) -> Phase {
         Publishing::begin(Publication {
             ended: Ended::plain(Outcome::Bug(message.clone())),
-            ..Publication::of_host(frame, ("polity.dev/HostDefect", message))
+            ..Publication::of_host(frame, HostCondition::is("polity.dev/HostDefect", message))
         })
     }
 
@@ -442,6 +446,18 @@ fn warning(reason: &str, message: String) -> Event {
         reason: reason.into(),
         message,
     }
+}
+
+/// The Event for an identity policy that began to fail, unless a policy reports the failure itself.
+fn identity_failed(events: &[Event], conditions: &[HostCondition], work: &Work) -> Option<Event> {
+    if events.iter().any(|event| event.kind == EventType::Warning) {
+        return None;
+    }
+    let stands = json!({"status": {"conditions": work.current.as_ref()?.at("status.conditions")}});
+    let message = conditions
+        .iter()
+        .find_map(|condition| condition.news_of_identity(&stands))?;
+    Some(warning("IdentityFailed", message.chars().take(MESSAGE).collect()))
 }
 
 /// The edits of a patch; `None` if the object is absent.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Context;
 use super::frame::Frame;
+use super::stepping::raised_by;
 use super::work::{Fate, Work};
 use crate::binding::PolicyId;
 use crate::contract::{
@@ -15,8 +16,10 @@ use crate::record::RoleRecord;
 
 /// The largest size of a note in bytes. A note is the id of an edge, or a short word.
 const NOTE: usize = 1_024;
-/// The most bytes of a failure's message in a journal.
-const MESSAGE: usize = 4_096;
+/// The most bytes of a failure's message in a journal: a condition on the object has room for as many.
+const MESSAGE: usize = 32_768;
+/// The most acts that a fault names.
+const ACTS: usize = 8;
 /// The bytes that a failure counts in a journal, beside its texts.
 const FAILURE: u64 = 64;
 
@@ -76,6 +79,14 @@ impl RoleRun {
         })
     }
 
+    /// The operations of the acts in the journal, a few of them; `None` if there are none.
+    pub(super) fn acts(&self) -> Option<String> {
+        let is_act = |entry: &&Entry| matches!(entry.request, Request::Act(_));
+        let acts = self.journal.iter().filter(is_act).take(ACTS);
+        let acts: Vec<&str> = acts.map(|entry| entry.request.operation()).collect();
+        (!acts.is_empty()).then(|| acts.join(", "))
+    }
+
     /// Removes the answers that this pass has not asked for, and returns their questions.
     pub(super) fn forget_unasked(&mut self) -> Vec<Question> {
         let unasked = self.prefetched.replace(0).unwrap_or(0);
@@ -119,7 +130,10 @@ impl RoleRun {
         }
         let most = frame.binding.spec.limits.notes as usize;
         if conclusion.notes.len() > most {
-            return Err(broken(format!("the conclusion has more than {most} notes")));
+            return Err(broken(format!(
+                "the conclusion has more than {most} notes{}",
+                raised_by("notes")
+            )));
         }
         if let Some(note) = conclusion.notes.iter().find(|note| note.len() > NOTE) {
             let message = format!("a note has {} bytes; the limit is {NOTE}", note.len());

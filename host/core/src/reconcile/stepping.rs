@@ -163,11 +163,13 @@ impl Stepping {
             self.run.prefetched = Some(self.run.journal.len());
         }
         self.run.steps += 1;
-        if self.run.steps > limits.steps || self.run.journal.len() > limits.entries as usize {
-            let message = format!(
-                "more than {} steps or {} journal entries",
-                limits.steps, limits.entries
-            );
+        let met = match () {
+            () if self.run.steps > limits.steps => Some(("steps", limits.steps)),
+            () if self.run.journal.len() > limits.entries as usize => Some(("entries", limits.entries)),
+            () => None,
+        };
+        if let Some((what, limit)) = met {
+            let message = format!("the pass took more than {limit} {what}{}", raised_by(what));
             return self.fault(Fault::new(FaultKind::TooLong, message), context);
         }
         let Some(policy) = frame.binding.policy(self.run.role) else {
@@ -196,7 +198,10 @@ impl Stepping {
         let limit = context.frame.binding.spec.limits.pass_fuel;
         let before = context.work.roles.iter().map(|role| role.fuel);
         if before.fold(self.run.fuel, u64::saturating_add) > limit {
-            let message = format!("the pass used more than {limit} units of fuel");
+            let message = format!(
+                "the pass used more than {limit} units of fuel{}",
+                raised_by("passFuel")
+            );
             return self.fault(Fault::new(FaultKind::OutOfFuel, message), context);
         }
         match stepped.outcome {
@@ -228,13 +233,18 @@ impl Stepping {
         let room = (limits.entries as usize).saturating_sub(self.run.journal.len());
         if requests.len() > room {
             let message = format!(
-                "{} requests in one step; the journal has room for {room}",
-                requests.len()
+                "{} requests in one step; the journal has room for {room}{}",
+                requests.len(),
+                raised_by("entries")
             );
             return Err(Fault::new(FaultKind::TooLong, message));
         }
         if self.run.request_bytes.saturating_add(requests.bytes()) > limits.journal {
-            let message = format!("requests of more than {} bytes in one pass", limits.journal);
+            let most = limits.journal;
+            let message = format!(
+                "requests of more than {most} bytes in one pass{}",
+                raised_by("journal")
+            );
             return Err(Fault::new(FaultKind::TooLong, message));
         }
         let known: BTreeSet<&Ask> = self.run.asked().collect();
@@ -344,13 +354,23 @@ impl Stepping {
     }
 
     /// Ends the role of a policy that broke its contract.
-    fn fault(self, fault: Fault, context: &mut Context<'_>) -> Flow {
+    fn fault(self, mut fault: Fault, context: &mut Context<'_>) -> Flow {
+        if let Some(acts) = self.run.acts() {
+            fault
+                .message
+                .push_str(&format!(" (this pass made the acts {acts} before)"));
+        }
         let record = self.run.record(context.frame, None, None, Some(fault.clone()));
         context.work.roles.push(record);
         let message = fault.to_string();
         context.report(Report::Faulted(fault));
         Flow::Enter(Publishing::fault(message, context))
     }
+}
+
+/// How a person raises a limit of a binding.
+pub(super) fn raised_by(limit: &str) -> String {
+    format!("; spec.limits.{limit} of the binding raises the limit")
 }
 
 fn is_latest(question: &Question) -> bool {
@@ -694,6 +714,62 @@ mod tests {
         assert_eq!(outcome(&flow), Some(&Outcome::Denied));
         let (_, _, commands) = judged(Verdict::Granted("of somebody else".into()), json!({}));
         assert_eq!(fault(&commands), Some(FaultKind::BadOutput));
+    }
+
+    #[test]
+    fn an_identity_grants_without_a_cloud_by_the_plan_that_opens_no_session() {
+        let mut fixture = Fixture::of(machine(1, json!({})), &[Role::Identity, Role::Lifecycle]);
+        fixture.bind(|binding| {
+            binding.spec.cloud = None;
+            binding.grants = Arc::default();
+        });
+        let phase = crate::reconcile::start(&fixture.frame);
+        let (flow, _) = fixture.enter(phase);
+        let plan = crate::reconcile::fixture::ask(Question::Credential("null".into()));
+        let (flow, commands) = fixture.go_on(flow, stepped(pending(vec![plan])));
+        let step = commands.into_iter().find_map(|command| match command {
+            Command::Call {
+                call: Call::Step { pass, .. },
+                ..
+            } => Some(pass),
+            Command::Call { call, .. } => panic!("a cloud is asked: {call:?}"),
+            _ => None,
+        });
+        let pass = step.expect("the answer came at once");
+        let answer = pass.journal[0].answer.clone().map(|json| json.to_string());
+        assert_eq!(
+            answer,
+            Ok(r#"{"attributes":null,"handle":"none","reused":false}"#.into())
+        );
+        let granted = Some(Verdict::Granted("none".into()));
+        let (flow, commands) = fixture.go_on(flow, concluded(granted, conclusion(json!(null))));
+        assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{commands:?}");
+        assert_eq!(fixture.work.handle.as_deref(), Some("none"));
+        let (_, _, commands) = judged(Verdict::Granted("none".into()), json!({}));
+        assert_eq!(
+            fault(&commands),
+            Some(FaultKind::BadOutput),
+            "it did not ask for it"
+        );
+    }
+
+    #[test]
+    fn a_fault_names_the_limit_that_it_met_and_the_acts_that_were_made() {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![stop()]);
+        fixture.bind(|binding| binding.spec.limits.steps = 1);
+        let (_, commands) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
+        let message = commands.iter().find_map(|command| match command {
+            Command::Report(Report::Faulted(fault)) => Some(fault.message.as_str()),
+            _ => None,
+        });
+        assert_eq!(
+            message,
+            Some(
+                "the pass took more than 1 steps; spec.limits.steps of the binding raises the limit (this pass made the \
+                 acts vm.stop before)"
+            )
+        );
     }
 
     #[test]

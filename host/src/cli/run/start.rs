@@ -259,6 +259,14 @@ impl Starting<'_> {
     /// Goes on with the scenario, if there is one, from where it stood.
     async fn scenario(&self, base: &Base, clouds: &Clouds, now: Now) -> Result<Option<Running>> {
         let scenario = self.manifests.scenario.as_ref();
+        let stood = self
+            .kept()
+            .filter(|_| scenario.is_none())
+            .map(|data| data.read("scenario"));
+        if let Some(Ok(Some(_))) = stood {
+            let message = "the scenario of this data folder does not go on, and its speed does not count: give its manifest again";
+            say(self.format, message);
+        }
         let position = scenario.map(|scenario| scenario.position(self.data.as_deref(), now.unix));
         let position = position.transpose()?;
         sim::begin(clouds, position.as_ref().map_or(now.unix, Position::start));
@@ -286,6 +294,8 @@ impl Starting<'_> {
             },
             observer,
             local: None,
+            // One process has the embedded API, unless it is served.
+            alone: self.run.is_standalone() && self.run.listen.is_none(),
             selection: self.run.selection(),
             beside: sim::kubelets(&base.clock, &base.cluster, clouds),
         }

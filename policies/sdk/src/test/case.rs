@@ -539,8 +539,20 @@ impl RetryCase {
     /// The code of the failure.
     #[must_use]
     pub fn code(mut self, code: Code) -> Self {
-        self.request.failure = Some(Failure::new(code, "said the other side"));
+        self.failure().code = code;
         self
+    }
+
+    /// The operation that failed: `vm.clone`.
+    #[must_use]
+    pub fn operation(mut self, operation: &str) -> Self {
+        self.failure().operation = Some(operation.to_owned());
+        self
+    }
+
+    fn failure(&mut self) -> &mut Failure {
+        let unknown = || Failure::new(Code::Unknown, "said the other side");
+        self.request.failure.get_or_insert_with(unknown)
     }
 
     /// Sets the configuration.

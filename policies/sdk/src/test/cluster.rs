@@ -1,6 +1,7 @@
 //! The other objects of a test's world: a small cluster in memory.
 
 use std::cell::{Ref, RefCell};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use polity_contract::IDENTITY;
@@ -10,12 +11,12 @@ use polity_kube_rules::{merge_patch, text};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::Time;
 use crate::contract::{
     Act, Code, Eviction, Failure, ListQuery, ObjectDelete, ObjectPatch, ObjectRef, Precondition, Question,
     Request,
 };
 use crate::kube::drain::Budget;
+use crate::{Kind, Time};
 
 use super::facts::Answer;
 
@@ -98,6 +99,7 @@ impl Cluster {
                     .object(&query.object)
                     .map(|object| project(&object, &query.projection)),
                 Question::Objects(query) => objects.list(query),
+                Question::Secret(secret) => Ok(objects.secret(secret)),
                 _ => return None,
             },
             Request::Act(act) => match act {
@@ -193,6 +195,22 @@ impl Objects {
         Ok(self.all[self.find(wanted)?].clone())
     }
 
+    /// What a policy may know of a Secret.
+    fn secret(&self, wanted: &ObjectRef) -> Value {
+        let Ok(at) = self.find(wanted) else {
+            return json!({"exists": false, "keys": [], "digest": null});
+        };
+        let data = &self.all[at]["data"];
+        let keys: Vec<&String> = data
+            .as_object()
+            .into_iter()
+            .flat_map(|data| data.keys())
+            .collect();
+        let mut digest = DefaultHasher::new();
+        (&wanted.namespace, &wanted.name, data.to_string()).hash(&mut digest);
+        json!({"exists": true, "keys": keys, "digest": format!("{:016x}", digest.finish())})
+    }
+
     fn list(&self, query: &ListQuery) -> Found {
         let wanted = |object: &&Value| {
             let part = |selector: &Option<String>, matches: fn(&Value, &str) -> bool| {
@@ -257,28 +275,45 @@ impl Objects {
 
     fn evict(&mut self, eviction: &Eviction) -> Found {
         let at = self.checked(&eviction.object, &eviction.precondition)?;
-        for other in 0..self.all.len() {
-            let budget: Budget = match serde_json::from_value(self.all[other].clone()) {
-                Ok(budget) if self.all[other]["kind"] == "PodDisruptionBudget" => budget,
-                _ => continue,
-            };
-            let pod = serde_json::from_value(self.all[at].clone()).expect("a Pod is a Pod");
-            if !budget.covers(&pod) {
-                continue;
+        let pod = serde_json::from_value(self.all[at].clone()).expect("a Pod is a Pod");
+        let covers = |other: &usize| {
+            let other = &self.all[*other];
+            let budget = serde_json::from_value::<Budget>(other.clone());
+            other["kind"] == Budget::KIND && budget.is_ok_and(|budget| budget.covers(&pod))
+        };
+        let budgets: Vec<usize> = (0..self.all.len()).filter(covers).collect();
+        match budgets[..] {
+            [] => {}
+            [budget] => self.charge(budget)?,
+            _ => {
+                let message = "this pod has more than one PodDisruptionBudget";
+                return Err(Failure::new(Code::FailedPrecondition, message));
             }
-            let allowed = self.all[other]["status"]["disruptionsAllowed"]
-                .as_i64()
-                .unwrap_or(0);
-            if allowed == 0 {
-                let message = format!("the disruption budget {} does not allow it", budget.metadata.name);
-                return Err(Failure {
-                    retry_after: Some(10_000),
-                    ..Failure::new(Code::ResourceExhausted, message)
-                });
-            }
-            self.change(other, json!({"status": {"disruptionsAllowed": allowed - 1}}));
         }
         Ok(self.end(at, eviction.grace_period_seconds))
+    }
+
+    /// Takes one disruption from a budget. The refusals are those of `wit/ERRORS.md`.
+    fn charge(&mut self, at: usize) -> Result<(), Failure> {
+        let (metadata, status) = (&self.all[at]["metadata"], &self.all[at]["status"]);
+        let name = metadata["name"].as_str().unwrap_or_default();
+        let count = |value: &Value| value.as_i64().unwrap_or(0);
+        let refused = |why: &str| {
+            let message = format!("the disruption budget {name} {why}");
+            Failure::new(Code::ResourceExhausted, message)
+        };
+        if count(&status["observedGeneration"]) < count(&metadata["generation"]) {
+            return Err(Failure {
+                retry_after: Some(10_000),
+                ..refused("is still being processed by the server")
+            });
+        }
+        let allowed = count(&status["disruptionsAllowed"]);
+        if allowed <= 0 {
+            return Err(refused("does not allow it"));
+        }
+        self.change(at, json!({"status": {"disruptionsAllowed": allowed - 1}}));
+        Ok(())
     }
 
     /// Deletes an object: a Pod after its grace period, an object with a finalizer later.

@@ -28,6 +28,43 @@ const SERVER_OWNED: [&str; 12] = [
 /// The beginning of the types of the host's own conditions.
 const HOST_CONDITIONS: &str = "status.conditions[polity.dev/";
 
+/// The most notes of a pass (the default of `spec.limits.notes`), and the most bytes of one.
+const NOTES: usize = 256;
+const NOTE: usize = 1_024;
+
+/// Why the host refuses a configuration; `None` if it fits the schema.
+pub(super) fn misconfigured(schema: &Value, config: &Value) -> Option<String> {
+    let patterns = jsonschema::PatternOptions::regex();
+    let validator = jsonschema::options().with_pattern_options(patterns).build(schema);
+    let validator = validator.unwrap_or_else(|e| panic!("the schema of the configuration is not valid: {e}"));
+    let wrong = validator.iter_errors(config).map(|e| {
+        let path = e.instance_path().to_string();
+        match path.trim_start_matches('/').replace('/', ".") {
+            path if path.is_empty() => e.to_string(),
+            path => format!("{path}: {e}"),
+        }
+    });
+    let wrong = wrong.collect::<Vec<_>>().join("; ");
+    (!wrong.is_empty()).then_some(wrong)
+}
+
+/// Why notes are wrong; `None` if each is an edge of the manifest, or the manifest has no edges.
+pub(super) fn bad_note(manifest: &Manifest, notes: &[String]) -> Option<String> {
+    if notes.len() > NOTES {
+        return Some(format!(
+            "the conclusion has {} notes; the limit is {NOTES}",
+            notes.len()
+        ));
+    }
+    let edges = &manifest.edges;
+    let is_edge = |note: &String| edges.is_empty() || edges.iter().any(|edge| edge.id == *note);
+    let wrong = notes.iter().find(|note| note.len() > NOTE || !is_edge(note))?;
+    let wrong: String = wrong.chars().take(80).collect();
+    Some(format!(
+        "the note {wrong:?} is no edge of the manifest: add it to Manifest::edges"
+    ))
+}
+
 /// A path that a patch of the primary must not write; `None` if there is none.
 pub(super) fn undeclared_write(manifest: &Manifest, snapshot: &Value, patch: &Value) -> Option<String> {
     let finalizer = manifest.finalizer.as_ref();
@@ -78,6 +115,7 @@ fn need_of(request: &Request) -> Option<Need> {
             Question::Secret(_) => Need::Secrets,
             Question::Cloud(call) => Need::Cloud(call.operation.clone()),
             Question::Lock(name) => Need::Lock(name.clone()),
+            Question::Credential(plan) if plan == "null" => return None,
             Question::Credential(_) => Need::Credential,
             Question::Reachable(_) => Need::Reachable,
         },

@@ -1,8 +1,12 @@
 //! The facts of a test's world.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
 
-use crate::contract::{self, Code, Failure, Request};
+use polity_contract::NO_SESSION;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::contract::{self, Code, Failure, Question, Request};
 use crate::{Act, Ask};
 
 use super::cluster::Cluster;
@@ -32,7 +36,7 @@ impl Facts {
 
     /// Answers this ask in round 0.
     pub fn answers<A: Ask>(&mut self, ask: A, answer: impl Serialize) -> &mut Self {
-        self.state_ask(ask, Ok(json(answer)))
+        self.state_ask(ask, Ok(written(answer)))
     }
 
     /// Lets this ask in round 0 fail.
@@ -48,7 +52,7 @@ impl Facts {
     /// Lets this act succeed with this answer.
     pub fn performs<A: Act>(&mut self, act: A, answer: impl Serialize) -> &mut Self {
         let act = act.act(self.home.as_deref());
-        self.state(Request::Act(act), Ok(json(answer)))
+        self.state(Request::Act(act), Ok(written(answer)))
     }
 
     /// Lets this act fail.
@@ -68,6 +72,18 @@ impl Facts {
     pub fn exists(&mut self, object: impl Serialize) -> &mut Self {
         self.cluster.put(object);
         self
+    }
+
+    /// Adds a Secret with these keys and values to the primary's namespace, or replaces it. A policy is answered
+    /// whether it exists, its keys, and a digest that changes with the values.
+    pub fn secret<'a>(
+        &mut self,
+        name: &str,
+        values: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> &mut Self {
+        let data: BTreeMap<&str, &str> = values.into_iter().collect();
+        let metadata = json!({"namespace": self.home, "name": name});
+        self.exists(json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}))
     }
 
     /// The other objects of the cluster.
@@ -101,9 +117,21 @@ impl Facts {
             .rev()
             .find_map(|respond| respond(request))
             .or_else(|| self.cluster.answer(request))
+            .or_else(|| no_session(request))
     }
 }
 
-fn json(answer: impl Serialize) -> String {
+/// The answer of every host to a credential plan that is `null`.
+fn no_session(request: &Request) -> Option<Answer> {
+    let Request::Ask(ask) = request else { return None };
+    let is_asked = matches!(&ask.question, Question::Credential(plan) if plan == "null");
+    is_asked.then(|| {
+        Ok(written(
+            json!({"handle": NO_SESSION, "reused": false, "attributes": null}),
+        ))
+    })
+}
+
+fn written(answer: impl Serialize) -> String {
     serde_json::to_string(&answer).expect("an answer has a JSON form")
 }

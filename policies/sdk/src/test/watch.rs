@@ -34,6 +34,7 @@ pub(crate) struct Watch {
 
 thread_local! {
     static LAST: RefCell<Seen> = RefCell::default();
+    static EDITS: RefCell<Option<String>> = RefCell::default();
 }
 
 impl Watch {
@@ -65,6 +66,16 @@ impl Watch {
             seen.abandoned = seen.polls.iter().filter_map(Poll::open).collect();
         }
         LAST.set(seen);
+    }
+
+    /// The last run on this thread made acts, with these edits of the object before; or it made none.
+    pub(crate) fn edited(patch: Option<String>) {
+        EDITS.set(patch);
+    }
+
+    /// The edits that the last run on this thread had made before its acts.
+    pub(crate) fn edits() -> Option<String> {
+        EDITS.take()
     }
 
     /// What was seen in the last run on this thread.

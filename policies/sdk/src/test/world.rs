@@ -19,9 +19,10 @@ use crate::contract::{
 use crate::time::millis;
 use crate::{Context, Judgement, Kind, Manifest, Need, Time, Verdict, step};
 
-use super::declared::{undeclared_need, undeclared_write};
+use super::declared::{bad_note, misconfigured, undeclared_need, undeclared_write};
 use super::drive::{Driven, describe, drive};
 use super::facts::{Answer, Facts};
+use super::watch::Watch;
 
 /// The primary object, the time, and the facts about everything else ([`Facts`], whose methods a world has).
 ///
@@ -30,8 +31,8 @@ use super::facts::{Answer, Facts};
 /// A deleting object without finalizers is removed; a pass with a create in doubt cannot remove its finalizer.
 ///
 /// If the world knows the policy's [manifest](World::manifest), it adds the finalizer to the object before
-/// the first act, fills in defaults of the configuration, and fails the test if the policy requests or writes
-/// something that the manifest does not declare.
+/// the first act, fills in defaults of the configuration, and fails the test if the configuration does not fit its
+/// schema, or the policy requests, writes or notes something that the manifest does not declare.
 pub struct World {
     facts: Facts,
     object: Option<Value>,
@@ -100,8 +101,8 @@ impl World {
         self
     }
 
-    /// Sets the policy's manifest. The world then adds its finalizer, fills in the defaults of its
-    /// configuration, and refuses requests and writes that it does not declare.
+    /// Sets the policy's manifest. The world then adds its finalizer, checks the configuration and fills in its
+    /// defaults, and refuses requests, writes and notes that the manifest does not declare.
     pub fn manifest(mut self, manifest: &Manifest) -> Self {
         self.manifest = Some(manifest.as_contract().clone());
         self
@@ -177,7 +178,15 @@ impl World {
                 Step::Concluded(conclusion) => Ok(conclusion),
             },
             |conclusion| &conclusion.used,
-            |request| admit(&self.manifest, &self.grants, &mut self.facts, request),
+            |request| {
+                admit(
+                    &self.manifest,
+                    &self.grants,
+                    &self.snapshot,
+                    &mut self.facts,
+                    request,
+                )
+            },
         );
         self.end(driven)
     }
@@ -201,7 +210,15 @@ impl World {
                 IdentityStep::Concluded(judgement) => Ok(judgement),
             },
             |judgement| &judgement.conclusion.used,
-            |request| admit(&self.manifest, &self.grants, &mut self.facts, request),
+            |request| {
+                admit(
+                    &self.manifest,
+                    &self.grants,
+                    &self.snapshot,
+                    &mut self.facts,
+                    request,
+                )
+            },
         );
         let verdict = match driven.conclusion.verdict {
             identity::Verdict::Granted(handle) => Verdict::Granted(handle),
@@ -240,8 +257,14 @@ impl World {
 
     /// The configuration with its defaults, as the host passes it to the policy.
     fn configuration(&self) -> Value {
-        let schema = self.manifest.as_ref().map(|manifest| &manifest.config_schema);
-        with_defaults(schema.unwrap_or(&Value::Null), Some(&self.config))
+        let Some(manifest) = &self.manifest else {
+            return with_defaults(&Value::Null, Some(&self.config));
+        };
+        let config = with_defaults(&manifest.config_schema, Some(&self.config));
+        if let Some(wrong) = misconfigured(&manifest.config_schema, &config) {
+            panic!("the host refuses this configuration: {wrong}");
+        }
+        config
     }
 
     /// The answers to the questions of the last pass, as a watch knows them now. A watch knows no failures.
@@ -277,6 +300,13 @@ impl World {
             mut next,
             used,
         } = conclusion;
+        if let Some(wrong) = self
+            .manifest
+            .as_ref()
+            .and_then(|manifest| bad_note(manifest, &notes))
+        {
+            panic!("{wrong}");
+        }
         self.used = watched(&journal, &used);
         let patch: Option<Value> =
             patch.map(|json| serde_json::from_str(&json).expect("the patch of a conclusion is JSON"));
@@ -352,9 +382,18 @@ impl World {
 fn admit(
     manifest: &Option<polity_contract::Manifest>,
     grants: &[Need],
+    snapshot: &Option<Value>,
     facts: &mut Facts,
     request: &Request,
 ) -> Option<Answer> {
+    // The host would find it only when the pass concludes, after the act.
+    let edits = matches!(request, Request::Act(_)).then(Watch::edits).flatten();
+    if let (Some(manifest), Some(snapshot), Some(edits)) = (manifest, snapshot, edits) {
+        let patch = serde_json::from_str(&edits).expect("a patch is JSON");
+        if let Some(write) = undeclared_write(manifest, snapshot, &patch) {
+            panic!("before {} the policy writes {write}", describe(request));
+        }
+    }
     let declared = manifest.as_ref().map(|manifest| manifest.needs.as_slice());
     if let Some(undeclared) = declared.and_then(|declared| undeclared_need(declared, grants, request)) {
         panic!("the policy requests {undeclared}");

@@ -1,6 +1,6 @@
 use super::*;
 use crate::contract::Resolution;
-use crate::contract::{Conclusion, RetryClass, Role};
+use crate::contract::{Conclusion, RetryClass, Role, Verdict};
 use crate::merge;
 use crate::reconcile::fixture::{
     Fixture, at, computed, concluded, conclusion, entry, failure, found, machine, ms, outcome, patches,
@@ -350,12 +350,17 @@ fn a_list_of_entries_that_somebody_emptied_is_left_as_it_is() {
 }
 
 #[test]
-fn the_time_for_which_a_doubt_stands_is_published_in_quarters() {
-    for (waited, written) in [
-        (24_999, None),
-        (25_000, Some(25_000)),
-        (99_999, Some(75_000)),
-        (900_000, Some(100_000)),
+fn the_time_for_which_a_doubt_stands_is_published_in_steps_of_ten_seconds_or_more() {
+    for (visible_within, waited, written) in [
+        (100_000, 9_999, None),
+        (100_000, 10_000, Some(10_000)),
+        (100_000, 99_999, Some(90_000)),
+        (100_000, 900_000, Some(100_000)),
+        (315_000, 11_500, Some(10_000)),
+        (3_200_000, 99_999, None),
+        (3_200_000, 100_000, Some(100_000)),
+        (8_000, 7_999, Some(6_000)),
+        (8_000, 8_000, Some(8_000)),
     ] {
         let mut fixture = Fixture::of(
             machine(1, json!({"status": {"pending": [entry("a")]}})),
@@ -367,7 +372,7 @@ fn the_time_for_which_a_doubt_stands_is_published_in_quarters() {
                 .operations
                 .get_mut("vm.clone")
                 .expect("it is there")
-                .visible_within = ms(100_000);
+                .visible_within = ms(visible_within);
         });
         let boot = fixture.frame.started.boot;
         fixture
@@ -381,9 +386,122 @@ fn the_time_for_which_a_doubt_stands_is_published_in_quarters() {
         let (_, commands) = fixture.concludes(json!(null));
         let patched = patches(&commands)
             .first()
-            .map(|patch| patch["status"]["pending"][0]["waited"].clone());
-        assert_eq!(patched, written.map(Value::from), "{waited}");
+            .and_then(|patch| patch["status"].get("pending").cloned())
+            .map(|pending| pending[0]["waited"].clone());
+        assert_eq!(patched, written.map(Value::from), "{waited} of {visible_within}");
     }
+}
+
+/// The conditions after a pass that ended at this time, of an object with the create `a` in doubt since `at(0)` and with
+/// the conditions that stand. `None` if nothing was written.
+fn doubted(now: u64, stands: &Value, why: &str) -> Option<Value> {
+    let rest = json!({"status": {"pending": [entry("a")], "conditions": stands}});
+    let mut fixture = Fixture::of(machine(1, rest), &[Role::Lifecycle]);
+    fixture.frame.started = at(now);
+    let history = EntryHistory::seen(at(0).boot, ms(0));
+    fixture.work.histories.insert("a".into(), history);
+    fixture.work.found = vec![Entry {
+        entry: serde_json::from_value(entry("a")).expect("an entry"),
+        fate: Fate::Resolved(Resolution::Unknown(why.into())),
+    }];
+    let (_, commands) = fixture.concludes(json!(null));
+    let patches = patches(&commands);
+    patches.first()?["status"].get("conditions").cloned()
+}
+
+#[test]
+fn a_create_in_doubt_is_a_condition_that_says_until_when_and_goes_with_the_doubt() {
+    let conditions = doubted(1, &json!([]), "request 1").expect("it is said");
+    let condition = &conditions[0];
+    assert_eq!(
+        (&condition["type"], &condition["reason"]),
+        (&json!("polity.dev/CreateInDoubt"), &json!("MayStillShow"))
+    );
+    // It began at 2026-01-01T00:00:00Z, and a VM is visible after a minute.
+    assert_eq!(
+        condition["message"],
+        "it is not known whether these creates happened: vm.clone of m, the cloud may still show it until \
+         2026-01-01T00:01:00Z (request 1)"
+    );
+    // Neither the time that passes nor another request of the cloud is news.
+    assert_eq!(doubted(9_000, &conditions, "request 2"), None);
+    let later = doubted(60_000, &conditions, "request 3").expect("the time is over");
+    assert_eq!(later[0]["reason"], "CloudCannotTell");
+    assert_eq!(later[0]["lastTransitionTime"], condition["lastTransitionTime"]);
+
+    let stands = json!({"status": {"conditions": conditions}});
+    let mut fixture = Fixture::of(machine(1, stands), &[Role::Lifecycle]);
+    let (_, commands) = fixture.concludes(json!(null));
+    assert_eq!(patches(&commands)[0]["status"]["conditions"], json!([]));
+}
+
+/// The conditions and the Events of a pass whose identity policy failed like this.
+fn denied(stands: &Value, failure: Failure) -> (Option<Value>, Vec<Event>) {
+    let rest = json!({"status": {"conditions": stands}});
+    let mut fixture = Fixture::of(machine(1, rest), &[Role::Identity, Role::Lifecycle]);
+    let (flow, _) = fixture.enter(Stepping::begin(Role::Identity));
+    let conclusion = Conclusion {
+        next: Next::Retry {
+            class: RetryClass::Short,
+            failure: Some(failure),
+        },
+        ..conclusion(json!(null))
+    };
+    let (flow, commands) = fixture.go_on(flow, concluded(Some(Verdict::Denied), conclusion));
+    let written = patches(&commands)
+        .first()
+        .map(|patch| patch["status"]["conditions"].clone());
+    let flow = match &written {
+        None => flow,
+        Some(conditions) => {
+            let written = json!({"status": {"conditions": conditions}});
+            fixture.go_on(flow, self::stands(2, written)).0
+        }
+    };
+    match flow {
+        Flow::End(ended) => (written, ended.events),
+        flow => panic!("{flow:?}"),
+    }
+}
+
+#[test]
+fn an_identity_that_fails_is_said_whole_on_its_object_and_once_for_each_reason() {
+    let long = "request 1 ".repeat(2_000);
+    let failed = |message: &str| Failure::new(Code::Unavailable, message).of("session.open");
+    let (written, events) = denied(&json!([]), failed(&long));
+    let conditions = written.expect("it is said");
+    let condition = &conditions[0];
+    assert_eq!(
+        ["type", "status", "reason"].map(|field| condition[field].as_str().unwrap_or_default()),
+        ["polity.dev/Reconciled", "False", "Unavailable"]
+    );
+    let whole = format!("the identity policy failed at session.open: unavailable: {long}");
+    assert_eq!(condition["message"], whole);
+    assert_eq!(events[0].reason, "IdentityFailed");
+    assert_eq!(events[0].message, whole[..MESSAGE]);
+
+    let (written, events) = denied(&conditions, failed("request 2"));
+    assert_eq!(
+        (written, events),
+        (None, Vec::new()),
+        "only the request is another"
+    );
+    for news in [
+        Failure::new(Code::PermissionDenied, "request 2").of("session.open"),
+        Failure::new(Code::Unavailable, "request 2").of("secret"),
+    ] {
+        let (written, events) = denied(&conditions, news);
+        assert!(written.is_some() && events.len() == 1, "{written:?}");
+    }
+
+    let stands = json!({"status": {"conditions": conditions}});
+    let mut fixture = Fixture::of(machine(1, stands), &[Role::Identity, Role::Lifecycle]);
+    let (_, commands) = fixture.concludes(json!(null));
+    assert_eq!(
+        patches(&commands)[0]["status"]["conditions"],
+        json!([]),
+        "it does not fail any more"
+    );
 }
 
 #[test]
@@ -397,7 +515,7 @@ fn a_doubt_that_an_older_driver_cannot_look_for_is_a_condition() {
         fate: Fate::Resolved(Resolution::Unknown("why".into())),
     }];
     let (_, commands) = fixture.concludes(json!(null));
-    let condition = &patches(&commands)[0]["status"]["conditions"][0];
+    let condition = &patches(&commands)[0]["status"]["conditions"][1];
     assert_eq!(condition["type"], "polity.dev/DriverTooNew");
     assert!(
         condition["message"]
@@ -634,7 +752,7 @@ fn drafting() -> [(Fixture, Phase, Command); 2] {
         let mut fixture = Fixture::new();
         let phase = Publishing::begin(Publication {
             edits: edits(&fixture.frame, json!({"status": {"phase": "b"}})),
-            ..Publication::of_host(&fixture.frame, ("polity.dev/Quarantined", String::new()))
+            ..Publication::of_host(&fixture.frame, HostCondition::is("polity.dev/Quarantined", ""))
         });
         let (flow, mut commands) = match writes {
             false => fixture.on(phase, PhaseEvent::Entered),
