@@ -5,7 +5,6 @@
 //! of each case.
 
 use crate::object::{AwsClusterControllerIdentity, AwsServiceAccountIdentity};
-use polity_sdk::Verdict;
 use polity_sdk::prelude::*;
 use polity_sdk::test::NOW;
 use serde_json::{Value, json};

@@ -27,7 +27,6 @@ mod owner;
 mod stop;
 mod subject;
 
-use polity_sdk::Judgement;
 use polity_sdk::prelude::*;
 
 pub use config::{Config, OwnerReferencePolicy};

@@ -1,6 +1,5 @@
 //! Stops: passes that end without a session, with the reports to write and the time of the next pass.
 
-use polity_sdk::Judgement;
 use polity_sdk::prelude::*;
 
 use crate::Cx;

@@ -3,7 +3,6 @@
 //! The cases are data. The tests of this crate run them natively, those of the host as a component.
 //! [`each_case!`](crate::each_case) makes a test of each case.
 
-use polity_sdk::Verdict;
 use polity_sdk::prelude::*;
 use polity_sdk::test::NOW;
 use serde_json::{Value, json};

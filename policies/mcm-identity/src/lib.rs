@@ -9,7 +9,6 @@
 pub mod cases;
 
 use mcm_api::{Machine, MachineClass, SecretRef};
-use polity_sdk::Judgement;
 use polity_sdk::cloud::session::{self, Identity, Link, Plan, SecretLink};
 use polity_sdk::prelude::*;
 

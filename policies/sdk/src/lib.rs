@@ -84,8 +84,8 @@
 //!
 //! The modules at the top are the core: a pass and its requests ([`cluster`], [`cloud`]), the manifest, times and
 //! conditions. [`cloud`] also has typed requests of some clouds, and [`kube`] has parts of Kubernetes. The test kit
-//! ([`mod@test`]) is not compiled into a component. The README of this crate is a whole policy, from `Cargo.toml` to a
-//! host that runs it.
+//! ([`mod@test`]) is not compiled into a component. The README of this crate is a whole lifecycle policy, from
+//! `Cargo.toml` to a host that runs it; `IDENTITY.md` and `RETRY.md` beside it are policies of the other roles.
 //!
 //! # Deliberately not here
 //!
@@ -154,8 +154,9 @@ pub use time::{Period, Time};
 pub mod prelude {
     pub use crate::join::{join, join_all};
     pub use crate::{
-        Code, Condition, ConditionStatus, Conditions, Context, Crd, Edge, EventType, Failure, Found, Kind,
-        Manifest, Metadata, Need, NeedOf, Next, Period, RetryClass, Time, cloud, cluster,
+        Code, Condition, ConditionStatus, Conditions, Context, Crd, Edge, EventType, Failure, Found,
+        Judgement, Kind, Manifest, Metadata, Need, NeedOf, Next, Period, RetryClass, RetryRequest, Time,
+        Verdict, Wait, cloud, cluster,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -142,7 +142,8 @@ pub enum Verdict {
 pub struct Judgement {
     /// The verdict.
     pub verdict: Verdict,
-    /// When the object gets its next pass.
+    /// When the object gets its next pass. After `Granted` the `next` of the lifecycle policy counts, if the binding
+    /// has one.
     pub next: Next,
 }
 

@@ -5,7 +5,7 @@ use polity_sdk::cloud::vm::{self, Power};
 use polity_sdk::contract::{Conclusion, IdentityStep, Pass, Request, Step};
 use polity_sdk::prelude::*;
 use polity_sdk::test::retry_request;
-use polity_sdk::{ActInDoubt, Judgement, Next, Resolution, RetryRequest, Verdict, Wait, step};
+use polity_sdk::{ActInDoubt, Resolution, step};
 use serde_json::{Value, json};
 
 type Cx = Context<Thing>;

@@ -7,7 +7,6 @@ use polity_sdk::cloud::vm;
 use polity_sdk::contract::Request;
 use polity_sdk::prelude::*;
 use polity_sdk::test::{RetryCase, World};
-use polity_sdk::{Judgement, Verdict};
 use serde_json::json;
 
 type Cx = Context<Thing>;
@@ -325,6 +324,14 @@ fn a_retry_case_names_the_operation_that_failed() {
         (failure.operation.as_deref(), failure.code),
         (Some("vm.clone"), Code::Unavailable)
     );
+}
+
+#[test]
+#[should_panic(expected = "the wait, in milliseconds, for")]
+fn a_wait_for_a_change_is_no_wait_for_a_time() {
+    let waits = RetryCase::new(RetryClass::Short).decides(Wait::on_change());
+    waits.check(Wait::on_change());
+    waits.check(Wait::after(Duration::ZERO));
 }
 
 #[test]

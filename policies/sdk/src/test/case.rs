@@ -528,12 +528,16 @@ impl RetryCase {
         self.request.clone()
     }
 
-    /// Checks that the policy waits as long as the row says.
+    /// Checks that the policy decides as the row says.
     ///
     /// # Panics
-    /// It waits for another time.
+    /// It decides otherwise.
     pub fn check(&self, wait: Wait) {
-        assert_eq!(wait, self.wait, "milliseconds for {:?}", self.request);
+        assert_eq!(
+            wait, self.wait,
+            "the wait, in milliseconds, for {:?}",
+            self.request
+        );
     }
 
     /// The code of the failure.
@@ -580,6 +584,13 @@ impl RetryCase {
     #[must_use]
     pub fn waits(mut self, ms: u64) -> Self {
         self.wait = Wait::After(ms);
+        self
+    }
+
+    /// Expects this answer: `Wait::on_change()`.
+    #[must_use]
+    pub fn decides(mut self, wait: Wait) -> Self {
+        self.wait = wait;
         self
     }
 }
