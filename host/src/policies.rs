@@ -329,10 +329,14 @@ fn last_part(name: &str) -> &str {
     name.rsplit('/').find(|part| !part.is_empty()).unwrap_or(name)
 }
 
-/// A path relative to the current folder if possible.
+/// A path relative to the current folder if it lies within.
 fn shown_from_here(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path).display().to_string()
+    let within = path
+        .strip_prefix(here)
+        .ok()
+        .filter(|within| *within != Path::new(""));
+    within.unwrap_or(path).display().to_string()
 }
 
 #[cfg(test)]
@@ -343,6 +347,14 @@ mod tests {
 
     use super::*;
     use crate::single_flight::Later;
+
+    #[test]
+    fn the_current_folder_is_shown_by_its_name() {
+        let here = std::env::current_dir().expect("a folder");
+        assert_eq!(shown_from_here(&here), here.display().to_string());
+        assert_eq!(shown_from_here(&here.join("lamp")), "lamp");
+        assert_eq!(shown_from_here(Path::new("/lamp")), "/lamp");
+    }
 
     /// Policies whose compiler notes each of its starts in the file `starts`, and then fails as a process does that the
     /// machine ended.
