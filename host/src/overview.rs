@@ -81,6 +81,8 @@ impl State {
             (Outcome::Published | Outcome::Denied | Outcome::Released, _) if is_released(record) => {
                 State::Released
             }
+            // An identity policy that failed, and is asked again.
+            (Outcome::Denied, Some(Next::Retry { failure: Some(_), .. })) => State::Retrying,
             (Outcome::Denied, _) => State::Denied,
             (Outcome::Published, Some(Next::Settled(_))) => State::Settled,
             (Outcome::Failed(_), _) | (Outcome::Published, Some(Next::Retry { .. })) => State::Retrying,

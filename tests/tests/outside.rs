@@ -86,7 +86,10 @@ fn the_policies_of_the_guides_are_tested_built_and_run_outside_of_this_repositor
 
         // What a deployment does: the files that the pages' commands make.
         let built = succeeds(typed(&guide.page.commands("build"), folder));
-        assert!(built.contains(&format!("policy        {} ", guide.name)), "{built}");
+        assert!(
+            built.contains(&format!("policy        {} ", guide.name)),
+            "{built}"
+        );
         let deployed = &place.path().join("deployed").join(guide.name);
         deploy(&folder.join("run"), &deployed.join("run"));
         guide.runs(deployed);
