@@ -161,7 +161,7 @@ mod tests {
     fn a_driver_adds_doubt_and_never_takes_it() {
         let said = |doubtful| guest::Failure {
             code: guest::Code::Aborted,
-            message: "ä".repeat(3_000),
+            message: "ä".repeat(20_000),
             retry_after: Some(5),
             doubtful,
         };
@@ -175,7 +175,7 @@ mod tests {
             let failure = failure(said(doubtful), sent);
             assert_eq!(
                 (failure.effect, failure.message.len()),
-                (effect, 2_048),
+                (effect, MESSAGE),
                 "{sent:?}"
             );
         }

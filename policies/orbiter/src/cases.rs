@@ -629,14 +629,14 @@ orb_18_a_budget_that_refuses_is_waited_for:
         .acts(["evict web"])
         .notes("01 02 16 17 18")
         .writes("draining", json!({"uid": "uid-o-w-0", "drain": {"refused": {"uid-web": 1}}}))
-        .waits(10, "DrainRefused", "node o-w-0: 1 pods are left: the disruption budget web does not allow it");
+        .waits(5, "DrainRefused", "node o-w-0: 1 pods are left: the disruption budget web does not allow it");
 
 orb_18_while_a_drain_is_blocked_machines_are_added:
     blocked()
         .edited(|object| object["spec"]["workers"][0]["nodes"] = 2.into())
         .acts(["evict web", r#"pool.add-machine {"name":"o-w-1","pool":"w","tier":"worker"}"#])
         .notes("01 02 16 17 18 03")
-        .waits(10, "DrainRefused",
+        .waits(5, "DrainRefused",
             "node o-w-0: 1 pods are left: the disruption budget web does not allow it; 1 machines are being added");
 
 orb_18_while_a_drain_is_blocked_machines_get_their_agents_and_join:
@@ -653,7 +653,7 @@ orb_18_while_a_drain_is_blocked_machines_get_their_agents_and_join:
             "id": "task-1", "kind": "join", "machine": "o-w-1", "node": "o-w-1", "providerID": "sim:///o-w-1",
             "since": NOW, "token": {"name": "token-1", "key": "token"},
         }]))
-        .waits(10, "DrainRefused",
+        .waits(5, "DrainRefused",
             "node o-w-0: 1 pods are left: the disruption budget web does not allow it; becoming nodes: o-w-1");
 
 orb_18_while_a_drain_is_blocked_no_machine_leaves:
@@ -661,7 +661,7 @@ orb_18_while_a_drain_is_blocked_no_machine_leaves:
         .machine(worker(1), Some(node("o-w-1")))
         .acts(["evict web"])
         .notes("01 02 16 17 18")
-        .waits(10, "DrainRefused", "node o-w-0: 1 pods are left: the disruption budget web does not allow it");
+        .waits(5, "DrainRefused", "node o-w-0: 1 pods are left: the disruption budget web does not allow it");
 
 orb_35_the_only_node_is_cordoned_and_its_pods_stay:
     empty(0)
