@@ -160,8 +160,10 @@ impl Clouds {
             storage,
         };
         let opened = (adapter.open)(opening)?;
-        if let Some(data) = &self.data {
-            data.keeps_cloud(&database_of(&cloud.name))
+        // The node agent keeps a file of its own, which begins anew without harm.
+        let database = database_of(&cloud.name);
+        if let Some(data) = self.data.as_ref().filter(|data| data.has(&database)) {
+            data.keeps_cloud(&database)
                 .context("cannot remember in the data folder that it keeps a cloud")?;
         }
         if let Some(on_open) = &self.on_open {

@@ -78,7 +78,7 @@ impl Data {
     }
 
     /// Whether there is a file of this name that is not empty.
-    fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.dir.symlink_metadata(name).is_ok_and(|file| file.len() > 0)
     }
 
