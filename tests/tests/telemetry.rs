@@ -18,7 +18,12 @@ fn keeping(folder: &Path) -> [&OsStr; 2] {
 #[test]
 fn a_host_that_runs_is_healthy_and_ready_and_has_metrics() {
     let folder = tempfile::tempdir().expect("a folder");
-    let host = Host::start(PROGRAM, keeping(folder.path()));
+    // A host that serves its API has a lease.
+    let kubeconfig = folder.path().join("kubeconfig");
+    let mut arguments: Vec<_> = keeping(&folder.path().join("data")).map(OsStr::to_owned).into();
+    arguments.extend(["--listen", "0", "--write-kubeconfig"].map(Into::into));
+    arguments.push(kubeconfig.into());
+    let host = Host::start(PROGRAM, arguments);
     assert_eq!(host.until("/readyz", 200), "ready\n");
     assert_eq!(host.get("/healthz"), (200, "ok\n".to_owned()));
     assert_eq!(host.get("/elsewhere").0, 404);
