@@ -34,13 +34,13 @@ const PROBLEMS: usize = 4_000;
 /// The CRD of PolicyBinding.
 pub fn policy_binding() -> Value {
     // The file is part of this source and covered by a test.
-    serde_yaml_ng::from_str(include_str!("policybinding.yaml")).unwrap_or_default()
+    serde_saphyr::from_str(include_str!("policybinding.yaml")).unwrap_or_default()
 }
 
 /// The CRD of CloudConnection.
 pub fn cloud_connection() -> Value {
     // As above.
-    serde_yaml_ng::from_str(include_str!("cloudconnection.yaml")).unwrap_or_default()
+    serde_saphyr::from_str(include_str!("cloudconnection.yaml")).unwrap_or_default()
 }
 
 /// Whether an object is a CustomResourceDefinition.

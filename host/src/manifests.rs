@@ -8,7 +8,6 @@ use anyhow::{Context, Result, bail};
 use polity_cluster::Cluster;
 use polity_core::contract::Code;
 use polity_core::object::Object;
-use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -57,9 +56,9 @@ impl Manifests {
     fn read_file(&mut self, file: &Path) -> Result<()> {
         let text =
             std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        for (number, document) in serde_yaml_ng::Deserializer::from_str(&text).enumerate() {
+        for (number, document) in serde_saphyr::read::<_, Value>(&mut text.as_bytes()).enumerate() {
             let at = || format!("{}, document {}", file.display(), number + 1);
-            let value = Value::deserialize(document).with_context(at)?;
+            let value = document.with_context(at)?;
             if value.is_null() {
                 continue;
             }

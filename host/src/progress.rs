@@ -253,7 +253,7 @@ pub fn show(manifest: &Value, format: Format) -> anyhow::Result<()> {
         Format::Json => print_json(manifest),
         Format::Text => print(&format_args!(
             "---\n{}",
-            serde_yaml_ng::to_string(manifest)?.trim_end()
+            serde_saphyr::to_string(manifest)?.trim_end()
         )),
     }
     Ok(())

@@ -592,7 +592,7 @@ async fn a_host_of_a_cluster_does_not_govern_the_machine_that_it_runs_on() {
     let policy = fs::read(guests::folder().join("orbiter_node_agent.wasm")).expect("it is built");
     fixture.put("orbiter_node_agent.wasm", &policy);
     let binding = BINDING.replace("${NODE}", NODE).replace("${REBOOT}", "true");
-    let binding: Value = serde_yaml_ng::from_str(&binding).expect("YAML");
+    let binding: Value = serde_saphyr::from_str(&binding).expect("YAML");
     fixture.apply(&binding).await;
     let words = "the machine on which the process runs: use it with `polity node-agent`";
     fixture.until_said("node-agent", "Loaded", "False", words).await;

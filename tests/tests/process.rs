@@ -94,9 +94,9 @@ impl Process {
     /// The manifests of the objects of a kind, as the example has them.
     pub(crate) fn manifests(&self, kind: &Kind) -> Vec<Value> {
         let text = std::fs::read_to_string(self.example.path().join("objects.yaml")).expect("the objects");
-        let documents = serde_yaml_ng::Deserializer::from_str(&text);
-        let values = documents.map(|document| serde::Deserialize::deserialize(document).expect("a manifest"));
+        let values: Vec<Value> = serde_saphyr::from_multiple(&text).expect("manifests");
         values
+            .into_iter()
             .filter(|value: &Value| value["kind"] == *kind.kind)
             .collect()
     }

@@ -10,7 +10,6 @@ use polity_clouds::node;
 use polity_core::object::Object;
 use polity_kube_rules::names;
 use polity_sandbox::Allocation;
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::LEASE;
@@ -195,7 +194,7 @@ pub(super) fn read_binding(file: &Path, node: &str) -> Result<Value> {
     let at = || file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", at()))?;
     let text = text.replace(NODE, node);
-    let mut binding: Value = serde_yaml_ng::from_str(&text).with_context(at)?;
+    let mut binding: Value = serde_saphyr::from_str(&text).with_context(at)?;
     if !is_binding(&binding) {
         bail!("{}: expected one PolicyBinding", at());
     }
@@ -224,8 +223,7 @@ pub(super) fn read_binding(file: &Path, node: &str) -> Result<Value> {
 fn read_seed(file: &Path) -> Result<Value> {
     let at = || file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", at()))?;
-    let document = serde_yaml_ng::Deserializer::from_str(&text);
-    let seed = Value::deserialize(document).with_context(at)?;
+    let seed: Value = serde_saphyr::from_str(&text).with_context(at)?;
     match seed.is_object() {
         true => Ok(seed),
         false => Err(anyhow!(

@@ -120,8 +120,8 @@ pub(super) struct Run {
     #[cfg_attr(feature = "sim", doc = " A scenario can have another default.")]
     #[arg(long, value_name = "DURATION", value_parser = millis)]
     deadline: Option<Millis>,
-    /// Record every pass in this folder and keep them all; each start begins a new session in it. Without it the newest 64 MiB are kept: in the data
-    /// folder, or in a temporary folder that lasts until the next run.
+    /// Record every pass in this folder and keep them all; each start begins a new session in it. Without it the
+    /// newest 64 MiB are kept: in the data folder, or in a temporary folder that lasts until the next run.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// How memory for policies is allocated.
@@ -375,7 +375,7 @@ impl Run {
             say(
                 format,
                 &format!(
-                    "serving https://{}: kubectl --kubeconfig {kubeconfig} get machines",
+                    "serving https://{}: kubectl --kubeconfig {kubeconfig} get policybindings -A",
                     served.address
                 ),
             );

@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn the_schema_has_the_fields_that_the_host_reads_and_no_others() {
-        let crd: Value = serde_yaml_ng::from_str(include_str!("../cloudconnection.yaml")).expect("YAML");
+        let crd: Value = serde_saphyr::from_str(include_str!("../cloudconnection.yaml")).expect("YAML");
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
         let whole = sample(schema);
         ConnectionSpec::read(&whole).expect("the host reads every field");

@@ -154,7 +154,7 @@ fn described(values: &Value, schema: &Value, path: &str) {
 fn the_schema_describes_every_value_and_takes_no_other() {
     let read = |file: &str| fs::read_to_string(format!("{CHART}/{file}")).expect("read");
     let schema: Value = serde_json::from_str(&read("values.schema.json")).expect("JSON");
-    let values: Value = serde_yaml_ng::from_str(&read("values.yaml")).expect("YAML");
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).expect("YAML");
     closed(&schema, "");
     described(&values, &schema, "");
     let of = |value: &Value| {
@@ -177,7 +177,7 @@ fn the_schema_describes_every_value_and_takes_no_other() {
 #[test]
 fn the_chart_has_the_version_of_the_host() {
     let text = fs::read_to_string(format!("{CHART}/Chart.yaml")).expect("read");
-    let chart: Value = serde_yaml_ng::from_str(&text).expect("YAML");
+    let chart: Value = serde_saphyr::from_str(&text).expect("YAML");
     for version in ["version", "appVersion"] {
         assert_eq!(chart[version], env!("CARGO_PKG_VERSION"));
     }

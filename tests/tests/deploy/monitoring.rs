@@ -37,7 +37,7 @@ const OF_TARGETS: [&str; 3] = ["namespace", "job", "pod"];
 /// The alerts, as Prometheus reads them.
 fn rules() -> Value {
     let text = fs::read_to_string(format!("{MONITORING}/rules.yaml")).expect("read");
-    let mut rules: Value = serde_yaml_ng::from_str(&text).expect("YAML");
+    let mut rules: Value = serde_saphyr::from_str(&text).expect("YAML");
     rules["spec"].take()
 }
 
@@ -82,7 +82,7 @@ fn every_alert_fires_for_its_reason_and_is_quiet_otherwise() {
 
 #[test]
 fn every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
-    let cases: Value = serde_yaml_ng::from_str(CASES).expect("YAML");
+    let cases: Value = serde_saphyr::from_str(CASES).expect("YAML");
     let mut fires = BTreeSet::new();
     let mut is_quiet = BTreeSet::new();
     for case in cases["tests"].as_array().expect("tests") {

@@ -5,7 +5,6 @@ use std::process::Output;
 
 use polity_tests::kubernetes::Assets;
 use polity_tests::tools::Tools;
-use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::deploy::site::succeeded;
@@ -58,10 +57,7 @@ pub fn copy(source: &str, copied: &Path) {
 }
 
 pub fn objects(text: &str) -> Vec<Value> {
-    serde_yaml_ng::Deserializer::from_str(text)
-        .map(|document| Value::deserialize(document).expect("YAML"))
-        .filter(|object| !object.is_null())
-        .collect()
+    serde_saphyr::from_multiple(text).expect("YAML")
 }
 
 /// The one object of a kind.
