@@ -22,7 +22,7 @@ use polity_core::contract::{Code, Failure, Kind};
 use polity_core::object::Object;
 use polity_drivers::{Calls, Connection, Credentials, CurrentTransport, DriverCloud, Keeps};
 use polity_http::login::Values;
-use polity_http::{Pace, Tls, Transport};
+use polity_http::{Pace, Reach, Tls, Transport};
 use polity_sandbox::driver::Driver;
 use serde_json::Value;
 
@@ -98,6 +98,7 @@ struct Open {
     made_of: (Value, Option<Stamp>),
     cloud: Arc<dyn Cloud>,
     transport: Arc<CurrentTransport>,
+    reach: Arc<Reach>,
     /// The certificates that the transport uses.
     tls: Option<Tls>,
     /// How many hosts send requests to its servers now.
@@ -328,8 +329,11 @@ impl Connections {
         let configuration = parsed.driver.configuration.clone();
         let configuration = configuration.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
         DriverCloud::check(&driver, &configuration)?;
+        let endpoints = parsed.addresses()?;
+        let reach = Reach::new(endpoints.values(), parsed.networks()?, self.never.clone());
+        let reach = Arc::new(reach);
         let transport = match parsed.has_certificates() {
-            false => Ok(Transport::new(&Tls::default(), parsed.proxy.as_deref())?),
+            false => Ok(Transport::new(&Tls::default(), parsed.proxy.as_deref(), Some(reach.clone()))?),
             true => Err(Failure::new(
                 Code::Unavailable,
                 "the certificates have not been read yet: the host reads them within seconds",
@@ -351,13 +355,12 @@ impl Connections {
             hosts: Arc::clone(&hosts),
             name: name.to_owned(),
             configuration,
-            endpoints: parsed.addresses()?,
+            endpoints,
             region: parsed.region.clone().unwrap_or_default(),
             transport: transport.clone(),
             credentials,
             rates: parsed.rates(),
-            networks: parsed.networks()?,
-            never: self.never.clone(),
+            reach: reach.clone(),
             keeps: self.keeps.clone(),
         };
         let (pace, clock) = (self.pace.clone(), self.clock.clone());
@@ -368,6 +371,7 @@ impl Connections {
             made_of,
             cloud: Arc::new(gateway),
             transport,
+            reach,
             tls: None,
             hosts,
             parsed,
@@ -481,7 +485,7 @@ impl Connections {
             match read {
                 Ok(tls) if open.tls.as_ref() == Some(&tls) => {}
                 Ok(tls) => {
-                    let made = Transport::new(&tls, parsed.proxy.as_deref());
+                    let made = Transport::new(&tls, parsed.proxy.as_deref(), Some(open.reach.clone()));
                     let made = made.map_err(|e| Failure::new(Code::FailedPrecondition, e.to_string()));
                     open.transport.replace(made);
                     open.tls = Some(tls);

@@ -37,7 +37,7 @@ fn cloud(moto: &Moto) -> DriverCloud {
     let driver = sandbox.load_driver(&driver).expect("it loads");
     let address = Address::read(&format!("http://{}", moto.address())).expect("an address");
     let endpoints = ["ec2", "sts"].map(|name| (name.to_owned(), address.clone()));
-    let transport = Transport::new(&Tls::default(), None).expect("a transport");
+    let transport = Transport::new(&Tls::default(), None, None).expect("a transport");
     let unbounded = Rate {
         per_second: 1e6,
         burst: 1e6,
@@ -54,8 +54,7 @@ fn cloud(moto: &Moto) -> DriverCloud {
             changes: unbounded,
         },
         hosts: Arc::default(),
-        networks: Vec::new(),
-        never: Vec::new(),
+        reach: Arc::default(),
         keeps: None,
     };
     DriverCloud::new(

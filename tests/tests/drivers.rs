@@ -15,7 +15,7 @@ use polity_drivers::{
     Connection, Credentials, CurrentTransport, Difference, DriverCloud, Ended, Exchanged, Keeps, Part, Rates,
 };
 use polity_http::login::Values;
-use polity_http::{Address, Pace, Rate, Tls, Transport};
+use polity_http::{Address, Pace, Rate, Reach, Tls, Transport};
 use polity_sandbox::driver::Driver;
 use polity_tests::guests;
 use serde_json::{Value, json};
@@ -160,13 +160,16 @@ fn connection(address: &str, steps: Value, proxy: Option<&str>) -> Connection {
         endpoints: BTreeMap::from([("api".to_owned(), api)]),
         region: String::new(),
         transport: Arc::new(CurrentTransport::new(Ok(
-            Transport::new(&Tls::default(), proxy).expect("a transport")
+            Transport::new(&Tls::default(), proxy, None).expect("a transport")
         ))),
         credentials: Some(Box::new(Secrets)),
         rates: Rates::default(),
         hosts: Arc::default(),
-        networks: vec!["10.0.0.0/8".parse().expect("a network")],
-        never: vec!["10.0.0.1".parse().expect("an address")],
+        reach: Arc::new(Reach::new(
+            [],
+            vec!["10.0.0.0/8".parse().expect("a network")],
+            vec!["10.0.0.1".parse().expect("an address")],
+        )),
         keeps: None,
     }
 }

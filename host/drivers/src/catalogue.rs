@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use polity_clouds::catalogue::{LONGEST, Named, credential_plan, machine, router, task, vm};
 use polity_core::catalogue::{BEGINS_WITHIN, Catalogue, OperationEffect};
-use polity_core::contract::driver::Manifest;
+use polity_core::contract::driver::{Endpoint, Manifest};
+
+/// The most bytes of the name of an endpoint's service.
+const LONGEST_SERVICE: usize = 40;
 
 /// Why a manifest is refused.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +30,16 @@ pub enum ManifestError {
     /// The manifest does not say how long a server may go on with a create.
     #[error("the driver's manifest does not say how long {0} lingers: it needs an entry in lingers")]
     Lingers(String),
+    /// An endpoint's service is no name of a service.
+    #[error(
+        "the driver's endpoint {endpoint:?} is of the service {service:?}; a service has at most 40 small letters, digits and hyphens"
+    )]
+    NoService {
+        /// The endpoint.
+        endpoint: String,
+        /// The service.
+        service: String,
+    },
     /// The driver creates with a stamp that it cannot find.
     #[error(
         "the driver creates with stamp {stamp}, but finds only {stamps:?}: add the stamp to stamps in its manifest"
@@ -60,6 +73,17 @@ pub enum ManifestError {
 /// Reads a manifest.
 pub(crate) fn manifest(text: &str) -> Result<Manifest, ManifestError> {
     let manifest: Manifest = serde_json::from_str(text)?;
+    // A login makes the name of a server of the name of a service.
+    for (endpoint, Endpoint { service, .. }) in &manifest.endpoints {
+        let is_fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if service.len() > LONGEST_SERVICE || !service.bytes().all(is_fine) {
+            let shown = |text: &str| text.chars().take(80).collect();
+            return Err(ManifestError::NoService {
+                endpoint: shown(endpoint),
+                service: shown(service),
+            });
+        }
+    }
     match manifest.stamps.contains(&manifest.stamp) {
         true => Ok(manifest),
         false => Err(ManifestError::Stamp {
@@ -126,9 +150,16 @@ mod tests {
     use super::*;
     use polity_core::contract::Need;
     use polity_core::contract::driver::{Implements, Login};
+    use serde_json::json;
 
     fn implementing(service: Implements) -> Result<Catalogue, ManifestError> {
         catalogue(&Manifest::new("d", "1", Login::None).implements(service))
+    }
+
+    fn manifest_of(endpoints: serde_json::Value) -> Result<Manifest, ManifestError> {
+        let mut it = serde_json::to_value(Manifest::new("d", "1", Login::AwsSigv4)).expect("JSON");
+        it["endpoints"] = endpoints;
+        manifest(&it.to_string())
     }
 
     #[test]
@@ -177,6 +208,11 @@ mod tests {
             let refused = implementing(service).expect_err("it is refused").to_string();
             assert!(refused.starts_with(why), "{refused}");
         }
+        for service in ["localhost:8080/", "a.b", "EC2", &"a".repeat(41)] {
+            let refused = manifest_of(json!({"api": {"service": service}})).expect_err("it is refused");
+            assert!(refused.to_string().contains("is of the service"), "{refused}");
+        }
+        assert!(manifest_of(json!({"api": {"service": "load-balancer"}})).is_ok());
         let stamps = r#"{"name":"d","version":"1","login":"none","implements":[],"stamp":2,"stamps":[1],"configSchema":{},"endpoints":{}}"#;
         let refused = manifest(stamps).expect_err("it is refused").to_string();
         assert_eq!(

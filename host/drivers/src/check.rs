@@ -124,7 +124,7 @@ fn dynamic(
             "it names {text}, which no response of this operation contains"
         ));
     }
-    if !connection.reaches(ip) {
+    if !connection.reach.allows_of_response(ip) {
         return Err(format!(
             "{text} is in none of the networks of connection {}: see spec.networks",
             connection.name

@@ -1,15 +1,13 @@
 //! A connection: one cloud, reached through one driver.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ipnet::IpNet;
 use polity_clouds::BoxFuture;
 use polity_core::contract::Failure;
 use polity_http::login::Values;
-use polity_http::{Address, Rate, Transport};
+use polity_http::{Address, Rate, Reach, Transport};
 use serde_json::Value;
 
 use crate::exchanged::Keeps;
@@ -79,11 +77,8 @@ pub struct Connection {
     pub rates: Rates,
     /// How many hosts send requests to its servers now: each has its part of the rates.
     pub hosts: Arc<AtomicU32>,
-    /// The networks in which an address from a response must be, so that requests may go to it.
-    pub networks: Vec<IpNet>,
-    /// The addresses of the API server. No request to an address from a response may go there, even if a network contains
-    /// the address.
-    pub never: Vec<IpAddr>,
+    /// Where its requests may go.
+    pub reach: Arc<Reach>,
     /// Stores the exchanges of operations that fail, create, or resolve an entry.
     pub keeps: Option<Arc<dyn Keeps>>,
 }
@@ -97,30 +92,6 @@ impl Connection {
         };
         rate.shared_by(self.hosts.load(Ordering::Relaxed))
     }
-
-    /// Whether requests may go to this address, which a response contained. Addresses of the host itself and of the
-    /// network's own services are allowed only if the connection names them.
-    pub(crate) fn reaches(&self, ip: IpAddr) -> bool {
-        // An IPv4 address that is written as an IPv6 address leads to the same server.
-        let ip = ip.to_canonical();
-        if self.never.iter().any(|never| never.to_canonical() == ip) {
-            return false;
-        }
-        let listed = |special: bool| {
-            let fits = |network: &&IpNet| network.contains(&ip) && (!special || network.prefix_len() >= 8);
-            self.networks.iter().find(fits).is_some_and(|network| {
-                !special || network.network().is_loopback() || is_link_local(network.network())
-            })
-        };
-        listed(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || is_link_local(ip))
-    }
-}
-
-fn is_link_local(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_unicast_link_local(),
-    }
 }
 
 #[cfg(test)]
@@ -128,7 +99,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn connection(networks: &[&str], never: &[&str]) -> Connection {
+    fn connection() -> Connection {
         Connection {
             name: "c".to_owned(),
             configuration: json!({}),
@@ -141,45 +112,14 @@ mod tests {
             credentials: None,
             rates: Rates::default(),
             hosts: Arc::default(),
-            networks: networks
-                .iter()
-                .map(|network| network.parse().expect("a network"))
-                .collect(),
-            never: never.iter().map(|ip| ip.parse().expect("an address")).collect(),
+            reach: Arc::default(),
             keeps: None,
         }
     }
 
     #[test]
-    fn an_address_of_a_response_leads_only_where_the_connection_says() {
-        let all = ["0.0.0.0/0", "::/0"];
-        for (networks, ip, expected) in [
-            (&["10.0.0.0/8"][..], "10.1.2.3", true),
-            (&["10.0.0.0/8"], "11.1.2.3", false),
-            (&[], "10.1.2.3", false),
-            (&all, "8.8.8.8", true),
-            (&all, "127.0.0.1", false),
-            (&all, "::1", false),
-            (&all, "0.0.0.0", false),
-            (&all, "169.254.169.254", false),
-            (&all, "::ffff:169.254.169.254", false),
-            (&all, "::ffff:127.0.0.1", false),
-            (&all, "fe80::1", false),
-            (&["127.0.0.0/8"], "127.0.0.1", true),
-            (&["10.0.0.0/8"], "::ffff:10.1.2.3", true),
-        ] {
-            let connection = connection(networks, &[]);
-            assert_eq!(
-                connection.reaches(ip.parse().expect("an address")),
-                expected,
-                "{ip}"
-            );
-        }
-    }
-
-    #[test]
     fn hosts_that_ask_the_same_servers_share_the_rates() {
-        let connection = connection(&[], &[]);
+        let connection = connection();
         assert_eq!(
             connection.rate(true),
             Rates::default().reads,
@@ -189,21 +129,5 @@ mod tests {
         let (reads, changes) = (connection.rate(true), connection.rate(false));
         assert_eq!((reads.per_second, reads.burst), (5.0, 10.0));
         assert_eq!((changes.per_second, changes.burst), (1.25, 5.0));
-    }
-
-    #[test]
-    fn no_response_leads_to_the_api_server() {
-        let connection = connection(&["10.0.0.0/8"], &["10.0.0.1"]);
-        for (ip, expected) in [
-            ("10.0.0.1", false),
-            ("::ffff:10.0.0.1", false),
-            ("10.0.0.2", true),
-        ] {
-            assert_eq!(
-                connection.reaches(ip.parse().expect("an address")),
-                expected,
-                "{ip}"
-            );
-        }
     }
 }

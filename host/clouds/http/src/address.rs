@@ -72,6 +72,11 @@ impl Address {
         self.authority.as_str()
     }
 
+    /// The host without a port; an IPv6 address has its brackets.
+    pub fn name(&self) -> &str {
+        self.authority.host()
+    }
+
     /// The path of a request below this address, with each segment encoded.
     pub fn path(&self, segments: &[String]) -> String {
         let mut path = self.path.clone();

@@ -1,5 +1,5 @@
-//! Servers that cannot be reached. After several failed requests in a row, other requests to the server fail at once, and one
-//! request at a time finds out whether the server is back.
+//! Servers that cannot be reached. After several failed connects in a row, other requests to the server fail at once, and one
+//! request at a time finds out whether the server is back. A connection with a server that never answers is no failed connect.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After so many requests in a row that did not reach the server, other requests fail at once.
+/// After so many failed connects or TLS handshakes in a row, other requests fail at once.
 const IN_A_ROW: u32 = 5;
 /// The time until one request tries the address again. It is short, because an appliance that boots is tried until it answers.
 const REST: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ pub(crate) struct Breaker {
 }
 
 struct Away {
-    /// How many requests in a row did not reach the server.
+    /// How many connects in a row failed.
     in_a_row: u32,
     /// No request is sent to the address before this moment.
     rests_until: Instant,
@@ -48,7 +48,7 @@ impl Breaker {
         }
     }
 
-    /// Notes whether a request reached the server.
+    /// Notes whether a request got a connection to the server.
     pub(crate) fn found(&self, host: &str, is_there: bool) {
         let mut away = self.away();
         if is_there {

@@ -1,7 +1,7 @@
 //! HTTP to clouds: connections, logins, signatures and rates.
 //!
 //! ```text
-//! Outgoing ─ login/*: adds a token or a signature ─ pace.rs: waits its turn ─ transport.rs: TLS, proxy, breaker.rs ─→ a server
+//! Outgoing ─ login/*: adds a token or a signature ─ pace.rs: waits its turn ─ transport.rs: TLS, proxy, breaker.rs, reach.rs ─→ a server
 //! Incoming ←──────────────── bounded, no redirect is followed ────────────────────┘
 //! ```
 //!
@@ -15,9 +15,11 @@ mod address;
 mod breaker;
 pub mod login;
 mod pace;
+mod reach;
 pub mod roots;
 mod transport;
 
 pub use address::{Address, BadAddress};
 pub use pace::{LONGEST_PAUSE, Pace, Rate};
+pub use reach::Reach;
 pub use transport::{BadTls, Incoming, Lost, Outgoing, Tls, Transport, unix_of};

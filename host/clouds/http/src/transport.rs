@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use polity_core::contract::{Code, Failure};
@@ -19,6 +19,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::address::{Address, query};
 use crate::breaker::Breaker;
+use crate::reach::{Reach, Resolver, refused};
 use crate::roots::DefaultRoots;
 
 /// The most bytes of a response's body.
@@ -131,20 +132,23 @@ pub struct Transport {
     client: Way,
     from: Arc<str>,
     breaker: Arc<Breaker>,
+    reach: Option<Arc<Reach>>,
 }
 
 /// Directly, or through the tunnel of a proxy.
 #[derive(Clone)]
 enum Way {
-    Direct(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
-    Proxy(Client<HttpsConnector<Tunnel<HttpConnector>>, Full<Bytes>>),
+    Direct(Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>),
+    Proxy(Client<HttpsConnector<Tunnel<HttpConnector<Resolver>>>, Full<Bytes>>),
 }
 
 impl Transport {
-    /// A transport without an open connection.
-    pub fn new(tls: &Tls, proxy: Option<&str>) -> Result<Self, BadTls> {
+    /// A transport without an open connection. `reach` says where its requests may go; `None` is anywhere. A proxy resolves
+    /// names by itself.
+    pub fn new(tls: &Tls, proxy: Option<&str>, reach: Option<Arc<Reach>>) -> Result<Self, BadTls> {
         let config = client_config(tls)?;
-        let mut tcp = HttpConnector::new();
+        let resolves = reach.clone().filter(|_| proxy.is_none());
+        let mut tcp = HttpConnector::new_with_resolver(Resolver::new(resolves));
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         let builder = || {
@@ -172,6 +176,7 @@ impl Transport {
             client,
             from: format!("polity/{}", env!("CARGO_PKG_VERSION")).into(),
             breaker: Arc::default(),
+            reach,
         })
     }
 
@@ -179,36 +184,39 @@ impl Transport {
     pub async fn send(&self, request: &Outgoing, until: Instant) -> Result<Incoming, Lost> {
         let host = request.address.host();
         let what = format!("{} {host}", request.method);
-        let ready = self.request(request).map_err(|why| Lost {
-            failure: Failure::new(Code::InvalidArgument, format!("{what}: {why}")),
+        let unsent = |code, why: &str| Lost {
+            failure: Failure::new(code, format!("{what}: {why}")),
             sent: false,
-        })?;
-        if !self.breaker.lets_through(host) {
-            let message = format!(
-                "{what}: not sent, because the last requests did not reach this server; the host tries it again within seconds. Check the endpoint, the network and the proxy"
-            );
-            return Err(Lost {
-                failure: Failure::new(Code::Unavailable, message),
-                sent: false,
-            });
+        };
+        let ready = self.request(request);
+        let mut ready = ready.map_err(|why| unsent(Code::InvalidArgument, &why))?;
+        if self.reach.as_ref().is_some_and(|reach| !reach.allows(&request.address)) {
+            return Err(unsent(Code::PermissionDenied, &refused(host)));
         }
+        if !self.breaker.lets_through(host) {
+            let message = "not sent, because the last requests did not reach this server; the host tries it again within seconds. \
+                           Check the endpoint, the network and the proxy";
+            return Err(unsent(Code::Unavailable, message));
+        }
+        let connection = capture_connection(&mut ready);
         let answered = tokio::time::timeout_at(until, self.exchange(ready)).await;
-        let was_found = match &answered {
-            Ok(Ok(_)) => true,
-            Ok(Err(lost)) => lost.sent,
-            Err(_) => false,
+        let is_connected = connection.connection_metadata().is_some();
+        // A server that is connected to and says nothing is there: it may be slow for one tenant alone.
+        self.breaker.found(host, is_connected);
+        let late = || {
+            let what = match is_connected {
+                true => "no response in time",
+                false => "no connection in time",
+            };
+            Failure::new(Code::DeadlineExceeded, what)
         };
-        self.breaker.found(host, was_found);
-        let late = || Lost {
-            failure: Failure::new(Code::DeadlineExceeded, "no response in time"),
-            sent: true,
-        };
-        answered.unwrap_or_else(|_| Err(late())).map_err(|lost| Lost {
+        let answered = answered.unwrap_or_else(|_| Err(late()));
+        answered.map_err(|failure| Lost {
             failure: Failure {
-                message: format!("{what}: {}", lost.failure.message),
-                ..lost.failure
+                message: format!("{what}: {}", failure.message),
+                ..failure
             },
-            ..lost
+            sent: is_connected,
         })
     }
 
@@ -234,28 +242,23 @@ impl Transport {
         Ok(ready)
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Incoming, Lost> {
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Incoming, Failure> {
         let answered = match &self.client {
             Way::Direct(client) => client.request(request).await,
             Way::Proxy(client) => client.request(request).await,
         };
-        let answer = answered.map_err(|e| Lost {
-            sent: !e.is_connect(),
-            failure: Failure::new(Code::Unavailable, causes(&e)),
-        })?;
+        let answer = answered.map_err(|e| Failure::new(Code::Unavailable, causes(&e)))?;
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, LARGEST).collect().await.map_err(|e| Lost {
-            sent: true,
-            failure: match e.is::<http_body_util::LengthLimitError>() {
-                true => Failure::new(
-                    Code::ResourceExhausted,
-                    format!("the response has more than {} MiB", LARGEST >> 20),
-                ),
-                false => Failure::new(
-                    Code::Unavailable,
-                    format!("the response is cut off: {}", causes(&*e)),
-                ),
-            },
+        let body = Limited::new(body, LARGEST).collect().await;
+        let body = body.map_err(|e| match e.is::<http_body_util::LengthLimitError>() {
+            true => Failure::new(
+                Code::ResourceExhausted,
+                format!("the response has more than {} MiB", LARGEST >> 20),
+            ),
+            false => Failure::new(
+                Code::Unavailable,
+                format!("the response is cut off: {}", causes(&*e)),
+            ),
         })?;
         let headers = head
             .headers
@@ -312,4 +315,75 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, BadTls> {
     builder
         .with_client_auth_cert(chain, key)
         .map_err(|e| bad(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    /// A server that answers only requests for `/quick`, and its address.
+    fn server() -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            let mut open = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.expect("a connection");
+                let mut head = [0; 512];
+                let length = stream.read(&mut head).unwrap_or(0);
+                if String::from_utf8_lossy(&head[..length]).contains("/quick") {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+                }
+                open.push(stream);
+            }
+        });
+        format!("http://{address}")
+    }
+
+    fn get(address: &str, path: &str) -> Outgoing {
+        Outgoing {
+            address: Address::read(address).expect("an address"),
+            method: Method::GET,
+            path: vec![path.to_owned()],
+            query: Vec::new(),
+            headers: Vec::new(),
+            body: Bytes::new(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sixty_requests_that_nobody_answers_refuse_no_other_request() {
+        let address = server();
+        let transport = Transport::new(&Tls::default(), None, None).expect("a transport");
+        for _ in 0..60 {
+            let until = Instant::now() + Duration::from_secs(1);
+            let lost = transport.send(&get(&address, "slow"), until).await;
+            let lost = lost.expect_err("no answer");
+            assert!(lost.sent, "{lost:?}");
+            assert_eq!(lost.failure.code, Code::DeadlineExceeded);
+        }
+        tokio::time::resume();
+        let until = Instant::now() + Duration::from_secs(60);
+        let answered = transport.send(&get(&address, "quick"), until).await;
+        assert_eq!(answered.map(|answer| answer.status), Ok(200));
+    }
+
+    #[tokio::test]
+    async fn failed_connects_in_a_row_refuse_further_requests_and_sent_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        drop(listener);
+        let transport = Transport::new(&Tls::default(), None, None).expect("a transport");
+        let mut last = String::new();
+        for _ in 0..6 {
+            let until = Instant::now() + Duration::from_secs(60);
+            let lost = transport.send(&get(&address, "any"), until).await;
+            let lost = lost.expect_err("nobody listens");
+            assert!(!lost.sent, "{lost:?}");
+            last = lost.failure.message;
+        }
+        assert!(last.contains("not sent"), "{last}");
+    }
 }

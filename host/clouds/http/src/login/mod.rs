@@ -246,7 +246,7 @@ mod tests {
     async fn by(how: Login, chain: Value) -> Result<Session, Failure> {
         let own = Values::from([("token".to_owned(), "own".to_owned())]);
         let given = Values::from([("token".to_owned(), "theirs".to_owned())]);
-        let transport = Transport::new(&Tls::default(), None).expect("a transport");
+        let transport = Transport::new(&Tls::default(), None, None).expect("a transport");
         let at = At {
             transport: &transport,
             endpoints: &BTreeMap::new(),

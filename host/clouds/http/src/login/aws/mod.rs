@@ -112,13 +112,17 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// The services of which the login knows the address. A driver's manifest names the service, and a request to it carries the
+/// session's token: another service must be an endpoint of the connection.
+const SERVICES: [&str; 2] = ["ec2", "sts"];
+
 /// The public address of a service in a region.
 pub(super) fn address(service: &str, region: &str) -> Option<Address> {
     let suffix = match region {
         region if region.starts_with("cn-") => "amazonaws.com.cn",
         _ => "amazonaws.com",
     };
-    let known = !region.is_empty() && !service.is_empty();
+    let known = !region.is_empty() && SERVICES.contains(&service);
     known.then(|| Address::read(&format!("https://{service}.{region}.{suffix}")).ok())?
 }
 

@@ -134,7 +134,7 @@ async fn ask(
     header: Option<(String, String)>,
     until: tokio::time::Instant,
 ) -> Result<Incoming, Failure> {
-    let transport = Transport::new(&Tls::default(), None);
+    let transport = Transport::new(&Tls::default(), None, None);
     let transport = transport.map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
     let request = Outgoing {
         address,

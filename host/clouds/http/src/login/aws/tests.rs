@@ -120,7 +120,7 @@ async fn at<T>(
     variables: &[(&str, String)],
     login: impl AsyncFnOnce(&At<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let transport = Transport::new(&Tls::default(), None).expect("a transport");
+    let transport = Transport::new(&Tls::default(), None, None).expect("a transport");
     let sts = Address::read(&format!("http://{}", server.address)).expect("an address");
     let endpoints = BTreeMap::from([("sts".to_owned(), sts)]);
     let variables: BTreeMap<String, String> = variables
