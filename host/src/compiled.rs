@@ -15,7 +15,8 @@ use crate::private;
 const MOST: usize = 64;
 /// The end of a file's name.
 const ENDING: &str = ".code";
-/// The bytes of a digest, which stands before the code: a file that was cut short is none.
+/// The bytes of a digest, which stands before the code: a file that was cut short is none, and neither is one that stood under
+/// another name.
 const DIGEST: usize = 32;
 
 /// A folder of machine code.
@@ -81,15 +82,21 @@ fn is_own(name: &str) -> bool {
     name.strip_suffix(".new").unwrap_or(name).ends_with(ENDING)
 }
 
+/// The digest of a name and its code. A name has no line end.
+fn digest_of(name: &str, code: &[u8]) -> [u8; DIGEST] {
+    let text = Sha256::new().chain_update(name).chain_update("\n");
+    text.chain_update(code).finalize().into()
+}
+
 impl KeepsCode for Kept {
     fn read(&self, name: &str) -> Option<Vec<u8>> {
         let kept = private::bytes(&self.dir, &format!("{name}{ENDING}")).ok()??;
         let (digest, code) = kept.split_at_checked(DIGEST)?;
-        (*digest == Sha256::digest(code)[..]).then(|| code.to_vec())
+        (*digest == digest_of(name, code)[..]).then(|| code.to_vec())
     }
 
     fn keep(&self, name: &str, code: &[u8]) {
-        let kept = [&Sha256::digest(code)[..], code].concat();
+        let kept = [&digest_of(name, code)[..], code].concat();
         // Two processes may keep the same code at once. The later one then finds its temporary file gone.
         let written = self
             .make_room()
@@ -113,6 +120,8 @@ mod tests {
         kept.keep("a", b"code");
         let again = Kept::open(&path).expect("it opens");
         assert_eq!(again.read("a").as_deref(), Some(&b"code"[..]));
+        std::fs::copy(path.join("a.code"), path.join("b.code")).expect("copied");
+        assert_eq!(again.read("b"), None, "it is the code of another policy");
         let file = path.join("a.code");
         let mut bytes = std::fs::read(&file).expect("read");
         bytes.pop();

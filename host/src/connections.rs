@@ -333,7 +333,11 @@ impl Connections {
         let reach = Reach::new(endpoints.values(), parsed.networks()?, self.never.clone());
         let reach = Arc::new(reach);
         let transport = match parsed.has_certificates() {
-            false => Ok(Transport::new(&Tls::default(), parsed.proxy.as_deref(), Some(reach.clone()))?),
+            false => Ok(Transport::new(
+                &Tls::default(),
+                parsed.proxy.as_deref(),
+                Some(reach.clone()),
+            )?),
             true => Err(Failure::new(
                 Code::Unavailable,
                 "the certificates have not been read yet: the host reads them within seconds",

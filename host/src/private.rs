@@ -119,6 +119,20 @@ pub(crate) fn open(dir: &Dir, name: &str, options: &mut OpenOptions) -> io::Resu
     Ok(file)
 }
 
+/// Opens a file to read that may belong to another user, such as a recording.
+///
+/// # Errors
+/// The path is no file: a named pipe would hold up its reader until somebody writes to it.
+pub(crate) fn open_of_others(dir: &Dir, name: &str) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let options = options.read(true).custom_flags(bits(OFlags::NONBLOCK));
+    let file = dir.open_with(name, options)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file")),
+    }
+}
+
 /// Reads a file; `None` if it does not exist.
 pub(crate) fn read(dir: &Dir, name: &str) -> io::Result<Option<String>> {
     let text = bytes(dir, name)?.map(String::from_utf8).transpose();

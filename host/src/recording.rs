@@ -253,7 +253,7 @@ impl Recording {
 
     /// The file that tells what objects wait for; `None` if there is none.
     pub(crate) fn waiting(&self) -> Result<Option<String>> {
-        match self.dir.read_to_string(WAITING) {
+        match private::open_of_others(&self.dir, WAITING).and_then(io::read_to_string) {
             Ok(text) => Ok(Some(text)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(|| format!("cannot read {WAITING}")),
@@ -282,8 +282,9 @@ impl Recording {
                 continue;
             };
             let at = format!("policies/{digest}.json");
-            let text = self.dir.read(&at).with_context(|| format!("cannot read {at}"))?;
-            match serde_json::from_slice(&text) {
+            let text = private::open_of_others(&self.dir, &at).and_then(io::read_to_string);
+            let text = text.with_context(|| format!("cannot read {at}"))?;
+            match serde_json::from_str(&text) {
                 Ok(manifest) => {
                     manifests.insert(digest.to_owned(), manifest);
                 }

@@ -46,12 +46,20 @@ impl Host {
         }
     }
 
+    /// A connection on which nothing has been said.
+    ///
+    /// # Panics
+    /// It does not listen.
+    pub fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).expect("it listens")
+    }
+
     /// Asks for a path: the status and the body.
     ///
     /// # Panics
     /// There is no answer.
     pub fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).expect("it listens");
+        let mut stream = self.connect();
         let request = format!("GET {path} HTTP/1.1\r\nhost: polity\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("asked");
         let mut answer = String::new();

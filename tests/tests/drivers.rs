@@ -159,9 +159,12 @@ fn connection(address: &str, steps: Value, proxy: Option<&str>) -> Connection {
         configuration: json!({"steps": steps}),
         endpoints: BTreeMap::from([("api".to_owned(), api)]),
         region: String::new(),
-        transport: Arc::new(CurrentTransport::new(Ok(
-            Transport::new(&Tls::default(), proxy, None).expect("a transport")
-        ))),
+        transport: Arc::new(CurrentTransport::new(Ok(Transport::new(
+            &Tls::default(),
+            proxy,
+            None,
+        )
+        .expect("a transport")))),
         credentials: Some(Box::new(Secrets)),
         rates: Rates::default(),
         hosts: Arc::default(),

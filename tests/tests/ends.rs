@@ -480,6 +480,44 @@ fn a_damaged_byte_costs_its_pass_and_no_other() {
 }
 
 #[test]
+fn a_named_pipe_in_a_recording_holds_up_no_reader() {
+    let place = Place::new(&scenario(100, "10ms"));
+    let pipe = |name: &str| {
+        let path = place.at(name);
+        let made = rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        );
+        made.expect("a pipe");
+        path
+    };
+    for folder in ["kept/passes", "kept/policies"] {
+        fs::create_dir_all(place.at(folder)).expect("a folder");
+    }
+    for name in [
+        "kept/policies/0.json",
+        "kept/passes/000001.jsonl",
+        "kept/passes/000001.jsonl.gz",
+        "kept/waiting.json",
+    ] {
+        let path = pipe(name);
+        for reader in ["explain", "get", "top", "edges"] {
+            let object: &[&str] = match reader {
+                "explain" => &["Machine", "default/machine-1"],
+                _ => &[],
+            };
+            let arguments = [&[reader], object, &["--recordings", "kept"]].concat();
+            let read = place.polity(&arguments);
+            assert!(read.status.code().is_some(), "{name}: {}", shown(&read));
+        }
+        fs::remove_file(path).expect("removed");
+    }
+}
+
+#[test]
 fn of_recordings_that_nobody_named_only_the_newest_is_kept() {
     let place = Place::new(&scenario(100, "10ms"));
     let ran = || {

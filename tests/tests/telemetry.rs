@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
@@ -43,6 +44,27 @@ fn a_host_that_runs_is_healthy_and_ready_and_has_metrics() {
             text.lines().any(|found| found == line),
             "{line} is missing in\n{text}"
         );
+    }
+}
+
+#[test]
+fn clients_that_never_read_take_no_probe_away() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let host = Host::start(PROGRAM, keeping(folder.path()));
+    host.until("/readyz", 200);
+    let pipelined = "GET /metrics HTTP/1.1\r\nhost: polity\r\n\r\n".repeat(200);
+    let mut open = Vec::new();
+    for number in 0..200 {
+        let mut client = host.connect();
+        // Those that say nothing at all take places, too.
+        if number % 2 == 0 {
+            let _ = client.write_all(pipelined.as_bytes());
+        }
+        open.push(client);
+        if number % 20 == 0 {
+            assert_eq!(host.get("/healthz"), (200, "ok\n".to_owned()), "{number}");
+            assert_eq!(host.get("/readyz").0, 200, "{number}");
+        }
     }
 }
 

@@ -15,8 +15,14 @@ use polity_kube_rules::conditions::since;
 use polity_kube_rules::time::{rfc3339, unix_ms_of};
 use serde_json::{Map, Value, json};
 
+use crate::display::shortened;
+
 /// A replica that has not renewed its entry for this long is gone.
 const GONE_AFTER: Duration = Duration::from_secs(180);
+/// The most entries of other replicas that count; the rest is removed. Whoever may write the status can invent them.
+const OTHERS: usize = 15;
+/// The most characters of a text in the entry of another replica.
+const SAID: usize = 512;
 
 /// The state of a connection that a binding of this host names, as this replica sees it.
 pub(super) struct Used {
@@ -53,7 +59,7 @@ pub(super) fn status(
     let own = used.map(|used| entry(used, known.get(replica), now));
     let (mut patch, mut present) = (Map::new(), Map::new());
     for (name, entry) in known.iter().filter(|(name, _)| *name != replica) {
-        match is_recent(&entry["seen"], now) {
+        match is_recent(&entry["seen"], now) && present.len() < OTHERS {
             true => present.insert(name.clone(), entry.clone()),
             false => patch.insert(name.clone(), Value::Null),
         };
@@ -122,7 +128,7 @@ fn but_for_counts(entry: &Value) -> Value {
 
 fn is_recent(time: &Value, now: Unix) -> bool {
     let then = time.as_str().and_then(unix_ms_of);
-    then.is_some_and(|then| now.0.saturating_sub(then) < millis(GONE_AFTER))
+    then.is_some_and(|then| now.0.abs_diff(then) < millis(GONE_AFTER))
 }
 
 /// The conditions, derived from the entries of all replicas.
@@ -146,8 +152,8 @@ fn conditions(
         let says = |(name, entry): (&String, &Value)| {
             let said = entry[field].as_str()?;
             Some(match entries.len() {
-                1 => said.to_owned(),
-                _ => format!("{name}: {said}"),
+                1 => shortened(said, SAID),
+                _ => shortened(&format!("{name}: {said}"), SAID),
             })
         };
         let all: Vec<String> = entries.iter().filter_map(says).collect();
@@ -304,6 +310,25 @@ mod tests {
         let (_, object) = asks(&object, "standby", 0, after(4));
         let (asking, _) = asks(&object, "standby", 0, after(6));
         assert_eq!(asking, 1, "the first one is gone");
+    }
+
+    #[test]
+    fn invented_replicas_are_few_and_say_little() {
+        let mut object = connection().tree();
+        let invented = |number: u64| {
+            let then = rfc3339(after(number).0);
+            let entry = json!({"seen": then, "asked": then, "failure": "x".repeat(100_000)});
+            (format!("invented-{number:05}"), entry)
+        };
+        object["status"]["replicas"] = Value::Object((0..1_000).map(invented).collect());
+        let object = Object::new(object);
+        let status = status(&object, "a", Some(&used(5, Ok(()))), None, NOON);
+        assert_eq!(status.asking, 4, "the others are of a time to come");
+        let object = written(&object, &status);
+        let left = object.at("status.replicas").unwrap_or_default();
+        assert_eq!(left.as_object().map(Map::len), Some(4));
+        let message = &condition(&object, "Reachable")[1];
+        assert!(message.len() < 3 * (SAID + 8), "{} bytes", message.len());
     }
 
     #[test]

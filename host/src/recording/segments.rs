@@ -168,7 +168,7 @@ fn pack_before(folder: &Dir, before: u64, stop: &AtomicBool) -> Result<()> {
         }
         let name = plain(number);
         let at = || format!("cannot compress segment {name}");
-        let mut file = match folder.open(&name) {
+        let mut file = match private::open_of_others(folder, &name) {
             Ok(file) => file,
             // It is compressed already, or the ring has dropped it.
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,

@@ -1,5 +1,6 @@
 //! The endpoint: HTTP/1.1 without TLS or login, for probes and Prometheus.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use super::Metrics;
 use super::health::readiness;
@@ -22,10 +23,10 @@ use crate::engine::{Handle, View};
 
 /// How long the event loop may take to say how it stands: a turn of it takes milliseconds.
 const WITHIN: Duration = Duration::from_secs(5);
-/// How long a client may take for the head of its request.
-const HEAD: Duration = Duration::from_secs(10);
+/// How long a connection lasts: one request and its response.
+const EXCHANGE: Duration = Duration::from_secs(10);
 /// Connections at a time: a Prometheus or two, the probes, a person.
-const CONNECTIONS: usize = 32;
+const CONNECTIONS: usize = 64;
 /// How long `accept` is left alone after it failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -71,34 +72,53 @@ impl Endpoint {
             handle,
             has_begun: Arc::default(),
         };
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let mut open = Open::default();
         loop {
-            let place = room.clone().acquire_owned().await;
             let Ok((stream, _)) = self.listener.accept().await else {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            let served = served.clone();
-            tokio::spawn(async move {
-                served.talk(stream).await;
-                drop(place);
-            });
+            let is_probe = Arc::<AtomicBool>::default();
+            let talk = served.clone().talk(stream, is_probe.clone());
+            open.add(tokio::spawn(talk).abort_handle(), is_probe);
         }
     }
 }
 
+/// The open connections, the oldest first.
+#[derive(Default)]
+struct Open(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
+
+impl Open {
+    /// Adds a connection. If there is no room, the oldest one ends that is no probe's: clients that read nothing, or ask for
+    /// nothing, must not make the kubelet believe that the host is dead.
+    fn add(&mut self, connection: AbortHandle, is_probe: Arc<AtomicBool>) {
+        self.0.retain(|(other, _)| !other.is_finished());
+        if self.0.len() >= CONNECTIONS {
+            let no_probe = |(_, is_probe): &(AbortHandle, Arc<AtomicBool>)| !is_probe.load(Ordering::Relaxed);
+            let oldest = self.0.iter().position(no_probe).unwrap_or(0);
+            if let Some((oldest, _)) = self.0.remove(oldest) {
+                oldest.abort();
+            }
+        }
+        self.0.push_back((connection, is_probe));
+    }
+}
+
 impl Served {
-    async fn talk(self, stream: TcpStream) {
-        let service = service_fn(move |request| {
+    /// Answers one request, and ends the connection.
+    async fn talk(self, stream: TcpStream, is_probe: Arc<AtomicBool>) {
+        let service = service_fn(move |request: Request<Incoming>| {
             let served = self.clone();
+            is_probe.store(request.uri().path() != "/metrics", Ordering::Relaxed);
             async move { Ok::<_, Infallible>(served.answer(&request).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD)
+            .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service);
         // A client that went away in the middle is none of our concern.
-        let _ = connection.await;
+        let _ = tokio::time::timeout(EXCHANGE, connection).await;
     }
 
     async fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {

@@ -18,16 +18,20 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The part of one host, if so many hosts share the rate.
+    /// The part of one host, if so many hosts share the rate: at least an eighth, because whoever may write the status of a
+    /// connection can invent hosts.
     #[must_use]
     pub fn shared_by(self, hosts: u32) -> Rate {
-        let hosts = f64::from(hosts.max(1));
+        let hosts = f64::from(hosts.clamp(1, MOST_HOSTS));
         Rate {
             per_second: self.per_second / hosts,
             burst: (self.burst / hosts).max(1.0),
         }
     }
 }
+
+/// The most hosts among which a rate is divided.
+const MOST_HOSTS: u32 = 8;
 
 /// The share of its rate that a bucket keeps when the server asks for fewer requests.
 const SLOWER: f64 = 0.5;
@@ -451,6 +455,7 @@ mod tests {
         assert_eq!(RATE.shared_by(1), RATE);
         assert_eq!(RATE.shared_by(0), RATE);
         assert_eq!(RATE.shared_by(2), rate(5.0, 2.0));
-        assert_eq!(RATE.shared_by(10), rate(1.0, 1.0));
+        assert_eq!(RATE.shared_by(8), rate(1.25, 1.0));
+        assert_eq!(RATE.shared_by(u32::MAX), RATE.shared_by(8));
     }
 }

@@ -116,10 +116,7 @@ impl Service<Name> for Resolver {
     fn call(&mut self, name: Name) -> Self::Future {
         let text = name.to_string();
         let resolved = self.names.call(name);
-        let reach = self
-            .reach
-            .clone()
-            .filter(|reach| !reach.named.contains(&text));
+        let reach = self.reach.clone().filter(|reach| !reach.named.contains(&text));
         Box::pin(async move {
             let all = resolved.await?;
             let may = |address: &SocketAddr| {

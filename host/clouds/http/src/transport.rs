@@ -8,8 +8,8 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use polity_core::contract::{Code, Failure};
 use tokio::time::Instant;
@@ -190,7 +190,11 @@ impl Transport {
         };
         let ready = self.request(request);
         let mut ready = ready.map_err(|why| unsent(Code::InvalidArgument, &why))?;
-        if self.reach.as_ref().is_some_and(|reach| !reach.allows(&request.address)) {
+        if self
+            .reach
+            .as_ref()
+            .is_some_and(|reach| !reach.allows(&request.address))
+        {
             return Err(unsent(Code::PermissionDenied, &refused(host)));
         }
         if !self.breaker.lets_through(host) {

@@ -3,7 +3,7 @@
 use polity_kube_rules::names::qualified_name_problem;
 use serde_json::Value;
 
-use super::guarded::{is_guarded, writes_guarded};
+use super::guarded::{HOST_CONDITION, is_guarded, writes_guarded};
 use super::{covers, is_closed};
 use crate::binding::{BindingSpec, Grant, KindGrant, MintGrant};
 use crate::catalogue::{Catalogue, OperationEffect};
@@ -124,7 +124,7 @@ fn finalizer_of_others(manifest: &Manifest) -> Option<String> {
     let finalizer = manifest.finalizer.as_deref()?;
     (!is_own_finalizer(finalizer)).then(|| {
         format!(
-            "{} has the finalizer {finalizer:?}: a finalizer needs a qualified name, `domain/name`, that does not belong to Kubernetes",
+            "{} has the finalizer {finalizer:?}: a finalizer needs a qualified name, `domain/name`, that belongs neither to Kubernetes nor to the host",
             manifest.name
         )
     })
@@ -153,7 +153,7 @@ pub(super) fn own_finalizer(name: &str) -> String {
 }
 
 /// Whether a policy may use this finalizer as its own. Finalizers of Kubernetes protect volumes, namespaces and
-/// dependents.
+/// dependents; those of the host, `polity.dev/…`, protect connections.
 /// Source: <https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/>.
 fn is_own_finalizer(name: &str) -> bool {
     let Some((domain, _)) = name.split_once('/') else {
@@ -162,6 +162,7 @@ fn is_own_finalizer(name: &str) -> bool {
     let kubernetes = |suffix: &str| domain == suffix || domain.ends_with(&format!(".{suffix}"));
     // What no API server accepts would fail every first act.
     qualified_name_problem(name).is_none()
+        && !name.starts_with(HOST_CONDITION)
         && !(kubernetes("kubernetes.io") || kubernetes("k8s.io") && !domain.ends_with(".x-k8s.io"))
 }
 
@@ -428,6 +429,8 @@ mod tests {
             ("apps.k8s.io/x", false),
             ("cluster.x-k8s.io/x", true),
             ("notkubernetes.io/x", true),
+            ("polity.dev/polity-system.polity", false),
+            ("capv.polity.dev/x", true),
         ] {
             assert_eq!(is_own_finalizer(name), is_own, "{name}");
             let told = wrong(&spec(json!([])), json!({"finalizer": name}));
