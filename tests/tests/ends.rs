@@ -505,12 +505,12 @@ fn a_named_pipe_in_a_recording_holds_up_no_reader() {
     ] {
         let path = pipe(name);
         for reader in ["explain", "get", "top", "edges"] {
-            let object: &[&str] = match reader {
-                "explain" => &["Machine", "default/machine-1"],
-                _ => &[],
+            let arguments: &[&str] = match reader {
+                "explain" => &["explain", "Machine", "default/machine-1", "--recordings", "kept"],
+                "edges" => &["edges", "kept"],
+                _ => &[reader, "--recordings", "kept"],
             };
-            let arguments = [&[reader], object, &["--recordings", "kept"]].concat();
-            let read = place.polity(&arguments);
+            let read = place.polity(arguments);
             assert!(read.status.code().is_some(), "{name}: {}", shown(&read));
         }
         fs::remove_file(path).expect("removed");

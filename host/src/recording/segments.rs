@@ -237,7 +237,7 @@ pub(super) fn numbers(folder: &Dir) -> Result<Vec<u64>> {
 /// Opens a segment to read it: its file's name, and what was written to it. `None` if it is gone by now.
 pub(super) fn open(folder: &Dir, number: u64) -> Result<Option<(String, Box<dyn BufRead>)>> {
     for name in [plain(number), packed(number)] {
-        match folder.open(&name) {
+        match private::open_of_others(folder, &name) {
             Ok(file) if name.ends_with(".gz") => {
                 let unpacked = GzDecoder::new(BufReader::new(file)).take(UNPACKED);
                 return Ok(Some((name, Box::new(BufReader::new(unpacked)))));

@@ -17,6 +17,11 @@ chart's as it is, gives "red" and "red-polity" the same one.)
 {{ .Chart.Name }}:{{ .Release.Namespace }}:{{ include "polity.fullname" . }}
 {{- end }}
 
+{{- /* Of what decides about connections: the same with dots, because its name may have no colons. */}}
+{{- define "polity.admissionName" -}}
+{{ .Chart.Name }}.{{ .Release.Namespace }}.{{ include "polity.fullname" . }}.connections
+{{- end }}
+
 {{- define "polity.leaseNamespace" -}}
 {{ .Values.lease.namespace | default .Release.Namespace }}
 {{- end }}
