@@ -78,6 +78,9 @@ mod tests {
         Measured::new("computes", computes).await;
         let (computed, what) = take_longest();
         assert!(waited < Duration::from_millis(50), "{waited:?}");
-        assert!(computed >= Duration::from_millis(60) && what == "computes", "{computed:?}");
+        assert!(
+            computed >= Duration::from_millis(60) && what == "computes",
+            "{computed:?}"
+        );
     }
 }

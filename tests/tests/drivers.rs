@@ -27,7 +27,7 @@ const TOKEN: &str = "hunter22-token";
 /// The value of the sealed argument.
 const SEALED: &str = "sealed-hunter22";
 /// An answer that the catalogue allows.
-fn fine() -> Value {
+pub(crate) fn fine() -> Value {
     json!({"answer": {"providerID": "p"}})
 }
 
@@ -47,13 +47,13 @@ impl SecretResolver for Secrets {
 }
 
 /// A server that answers each request by what it read, and keeps what it read.
-struct Server {
-    address: String,
+pub(crate) struct Server {
+    pub(crate) address: String,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    fn start(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -69,7 +69,7 @@ impl Server {
     }
 
     /// One that answers the same to everything.
-    fn saying(answer: impl Into<String>) -> Self {
+    pub(crate) fn saying(answer: impl Into<String>) -> Self {
         let answer = answer.into();
         Server::start(move |_, stream| say(stream, &answer))
     }
@@ -84,16 +84,16 @@ impl Server {
     }
 }
 
-fn say(stream: &mut TcpStream, text: &str) {
+pub(crate) fn say(stream: &mut TcpStream, text: &str) {
     // The client may have closed the connection.
     let _ = stream.write_all(text.as_bytes());
 }
 
-fn ok(body: &str) -> String {
+pub(crate) fn ok(body: &str) -> String {
     status(200, "", body)
 }
 
-fn status(code: u16, header: &str, body: &str) -> String {
+pub(crate) fn status(code: u16, header: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {code} X\r\nconnection: close\r\n{header}content-length: {length}\r\n\r\n{body}")
 }
@@ -119,7 +119,7 @@ fn read(stream: &TcpStream) -> String {
     text + &String::from_utf8_lossy(&body)
 }
 
-fn driver() -> Arc<Driver> {
+pub(crate) fn driver() -> Arc<Driver> {
     static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
     let loaded = || guests::sandbox().load_driver(guests::hostile_driver());
     DRIVER.get_or_init(|| loaded().expect("it loads")).clone()
@@ -154,7 +154,7 @@ fn kept_cloud(
 }
 
 /// A connection to a server at this address.
-fn connection(address: &str, steps: Value, proxy: Option<&str>) -> Connection {
+pub(crate) fn connection(address: &str, steps: Value, proxy: Option<&str>) -> Connection {
     let api = Address::read(&format!("http://{address}")).expect("an address");
     Connection {
         name: "hostile".to_owned(),
@@ -191,7 +191,7 @@ fn reached(connection: Connection) -> Gateway<DriverCloud> {
     .expect("a gateway")
 }
 
-fn request(operation: &str) -> CloudRequest {
+pub(crate) fn request(operation: &str) -> CloudRequest {
     let mut arguments = json!({"name": "m"});
     if operation == "machine.create" {
         arguments["userData"] = json!({"$secret": {"name": "s", "key": "k"}});
@@ -212,7 +212,7 @@ fn request(operation: &str) -> CloudRequest {
 }
 
 /// What an operation comes to; a create in its two parts.
-async fn come_to(cloud: &Gateway<DriverCloud>, operation: &str) -> Answer {
+pub(crate) async fn come_to(cloud: &Gateway<DriverCloud>, operation: &str) -> Answer {
     let mut request = request(operation);
     if operation != "machine.create" {
         return cloud.perform(request).await;
@@ -229,7 +229,7 @@ async fn steps(server: &Server, operation: &str, steps: Value) -> (Answer, usize
     (answer, server.seen().len() - before)
 }
 
-fn look() -> Value {
+pub(crate) fn look() -> Value {
     json!({"send": [{}]})
 }
 
@@ -455,7 +455,7 @@ fn sealing(server: &Server, steps: Value, value: String) -> Gateway<DriverCloud>
 }
 
 /// Resolves each reference to the same value.
-struct Of(String);
+pub(crate) struct Of(pub(crate) String);
 
 impl SecretResolver for Of {
     fn resolve<'a>(&'a self, _: &'a Session, _: &'a SecretRef) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {

@@ -38,7 +38,7 @@ pub use clock::Clock;
 pub use cloud::{BoxFuture, Cloud};
 pub use gateway::Gateway;
 pub use millis::Millis;
-pub use offload::{AT_ONCE, metered, offload, spend, weight};
+pub use offload::{AT_ONCE, compute, metered, offload, spend, weight};
 pub use polity_core::catalogue::SecretRef;
 pub use redact::{REDACTED, Redactor};
 pub use sealed::{NoSecrets, SecretResolver};

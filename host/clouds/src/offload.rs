@@ -50,19 +50,26 @@ pub async fn offload<T: Send + 'static>(
     if bytes <= AT_ONCE {
         return work();
     }
+    let measured = move || {
+        let began = processor_time();
+        let done = work();
+        (done, processor_time().saturating_sub(began))
+    };
+    let (done, took) = compute(queue, measured).await;
+    spend(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    done
+}
+
+/// Does work of any size for a tenant queue, on a thread that no task of the runtime waits for. The caller knows its costs.
+pub async fn compute<T: Send + 'static>(queue: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     // Nothing closes the semaphore. Without a place the work would still be done.
     let place = places(queue).acquire_owned().await;
     let done = tokio::task::spawn_blocking(move || {
         let _place = place;
-        let began = processor_time();
-        let done = work();
-        (done, processor_time().saturating_sub(began))
+        work()
     });
     match done.await {
-        Ok((done, took)) => {
-            spend(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-            done
-        }
+        Ok(done) => done,
         Err(ended) => match ended.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             // The runtime is ending, and this task with it.

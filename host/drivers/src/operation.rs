@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use polity_clouds::catalogue::SealedPlace;
-use polity_clouds::{AT_ONCE, Redactor, offload};
+use polity_clouds::{AT_ONCE, Redactor, compute, offload};
 use polity_core::contract::{Code, Failure};
 use polity_http::login::Session;
 use polity_http::{Budget, Incoming, Lost, Outgoing};
@@ -137,12 +137,12 @@ impl Operation {
     /// One call of the driver, on a thread that may compute.
     async fn step(&self, call: &Arc<Call>) -> Result<Outcome, Failure> {
         let (driver, asked) = (self.reached.driver.clone(), call.clone());
-        let stepped = tokio::task::spawn_blocking(move || {
+        let step = move || {
             let began = std::time::Instant::now();
             let stepped = driver.step(&asked, &DriverLimits::default());
             (stepped, began.elapsed())
-        });
-        let (stepped, took) = stepped.await.map_err(|e| self.broken(&e.to_string()))?;
+        };
+        let (stepped, took) = compute(&self.queue, step).await;
         self.reached.spends(&call.operation, stepped.fuel, took);
         stepped.outcome.map_err(|fault| self.broken(&fault.to_string()))
     }
