@@ -35,7 +35,9 @@ use tokio::sync::Semaphore;
 pub const AT_ONCE: usize = 8 << 10;
 
 /// The places in use, by runtime and tenant queue. An entry without work goes when the next tenant queue comes.
-static PLACES: LazyLock<Mutex<HashMap<(Id, Box<str>), Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
+static PLACES: LazyLock<Mutex<Places>> = LazyLock::new(Mutex::default);
+
+type Places = HashMap<(Id, Box<str>), Weak<Semaphore>>;
 
 tokio::task_local! {
     static SPENT: Cell<u64>;

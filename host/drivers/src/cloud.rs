@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use crate::catalogue::{self, ManifestError};
 use crate::connection::Connection;
-use crate::effect::Sent;
+use crate::effect::{MESSAGE, Sent};
 use crate::exchanged::{Ended, Exchanged, Part};
 use crate::logouts::{self, Logouts};
 use crate::operation::{ANSWERED, End, Operation};
@@ -460,7 +460,10 @@ impl DriverCloud {
             End::Found(Finding::None, false) => {
                 Resolution::unknown("not every read of the look got a complete response")
             }
-            End::Found(Finding::CannotTell(failure), _) => Resolution::Unknown(failure.message),
+            End::Found(Finding::CannotTell(failure), _) => {
+                let end = failure.message.floor_char_boundary(MESSAGE);
+                Resolution::unknown(&failure.message[..end])
+            }
             _ => return Err(unexpected()),
         })
     }

@@ -50,7 +50,7 @@ pub(crate) fn is_refusal(response: &Incoming, is_soap: bool) -> bool {
 }
 
 /// The most bytes of a driver's message. The journal of a pass keeps as many of a failure.
-const MESSAGE: usize = 32_000;
+pub(crate) const MESSAGE: usize = 32_000;
 
 /// A driver's failure, with the effect that the host has computed.
 pub(crate) fn failure(said: guest::Failure, sent: Sent) -> Failure {

@@ -93,6 +93,13 @@ pub(crate) struct Operation {
     pub(crate) has_broken: AtomicBool,
 }
 
+/// A request that is ready to be sent, and with sealed texts the redactors that have learned them.
+struct Ready {
+    outgoing: Outgoing,
+    checked: Checked,
+    learned: Option<(Redactor, Redactor)>,
+}
+
 /// Why a request is not sent.
 enum Unsendable {
     /// The driver broke this rule.
@@ -310,17 +317,17 @@ impl Operation {
         let bytes = if is_large { AT_ONCE + 1 } else { bytes };
         let ready = self.readying(request.clone(), call.clone(), is_sealed);
         let ready = offload(&self.queue, bytes, ready).await;
-        let (outgoing, checked, redactors) = ready.map_err(|why| match why {
+        let ready = ready.map_err(|why| match why {
             Unsendable::Rule(rule) => self.broken(&rule),
             Unsendable::Failed(failure) => Failure {
                 effect: self.sent.effect(),
                 ..failure
             },
         })?;
-        if let Some((redactor, sealed)) = redactors {
+        if let Some((redactor, sealed)) = ready.learned {
             (self.redactor, self.sealed) = (redactor, sealed);
         }
-        Ok((outgoing, checked))
+        Ok((ready.outgoing, ready.checked))
     }
 
     /// The work of [`Operation::outgoing`]. With sealed texts it also returns the redactors that have learned them.
@@ -329,8 +336,7 @@ impl Operation {
         request: HttpRequest,
         call: Arc<Call>,
         is_sealed: bool,
-    ) -> impl FnOnce() -> Result<(Outgoing, Checked, Option<(Redactor, Redactor)>), Unsendable> + Send + 'static
-    {
+    ) -> impl FnOnce() -> Result<Ready, Unsendable> + Send + 'static {
         let (reached, session, values) = (self.reached.clone(), self.session.clone(), self.values.clone());
         let (largest, places, tenant) = (self.largest, self.places, self.tenant.clone());
         let (mut redactor, mut sealed) = (self.redactor.clone(), self.sealed.clone());
@@ -365,7 +371,11 @@ impl Operation {
                 reached.unsealed.note(&tenant, &sealed);
                 (redactor, sealed)
             });
-            Ok((outgoing, checked, learned))
+            Ok(Ready {
+                outgoing,
+                checked,
+                learned,
+            })
         }
     }
 

@@ -328,7 +328,7 @@ mod tests {
             vec![piece(&[argument("tiny")], &[json; 40])],
             vec![piece(&[argument("tiny")], &[base64; 90])],
             vec![piece(&[argument("large")], &[json; 4])],
-            vec![piece(&[replaced.clone()], &[])],
+            vec![piece(std::slice::from_ref(&replaced), &[])],
             vec![piece(&vec![argument("large"); 4_000], &[])],
             vec![piece(&[argument("large")], &[]); 4_000],
             vec![piece(&[argument("large")], &[json; 2]); 16],
@@ -340,7 +340,7 @@ mod tests {
             assert!(sent <= LARGEST + 130_000, "{sent}");
         }
         let fits = piece(&[argument("large")], &[base64, Transform::Form]);
-        assert!(body(&[fits.clone()], &values, 60_000, &mut |_, _| {}).is_ok());
+        assert!(body(std::slice::from_ref(&fits), &values, 60_000, &mut |_, _| {}).is_ok());
         let refused = body(&[fits], &values, 59_999, &mut |_, _| {});
         assert!(
             matches!(&refused, Err(Wrong::TooLarge(why)) if why.contains("60000 bytes") && why.contains("59999")),
