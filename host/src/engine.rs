@@ -28,6 +28,7 @@ use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::config::HostConfig;
 use crate::observer::{Called, Observer, Target};
+use crate::polls::Measured;
 use crate::said::Said;
 use crate::sim;
 use crate::workers::{Turn, Workers};
@@ -584,7 +585,7 @@ impl Engine {
         ask: impl FnOnce(Arc<dyn Cloud>) -> F,
     ) {
         match self.clouds.get(name) {
-            Some(cloud) => self.spawn(id, ask(cloud)),
+            Some(cloud) => self.spawn(id, Measured::new("a call of a cloud", ask(cloud))),
             None => self.reply(id, refused(no_cloud(name))),
         }
     }

@@ -32,6 +32,7 @@ pub mod observer;
 pub mod overview;
 pub mod packed;
 pub mod policies;
+pub mod polls;
 mod priority;
 mod private;
 pub mod progress;

@@ -7,6 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use polity::clock::Clock;
 use polity_clouds::{BoxFuture, Cloud, Gateway, SecretRef, SecretResolver, Sessions};
 use polity_core::call::{CloudRequest, Commit, Session};
@@ -25,7 +27,7 @@ const TOKEN: &str = "hunter22-token";
 /// The value of the sealed argument.
 const SEALED: &str = "sealed-hunter22";
 /// An answer that the catalogue allows.
-fn fine() -> Value {
+pub(crate) fn fine() -> Value {
     json!({"answer": {"providerID": "p"}})
 }
 
@@ -45,13 +47,13 @@ impl SecretResolver for Secrets {
 }
 
 /// A server that answers each request by what it read, and keeps what it read.
-struct Server {
-    address: String,
+pub(crate) struct Server {
+    pub(crate) address: String,
     seen: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    fn start(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
+    pub(crate) fn start(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let seen: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -67,7 +69,7 @@ impl Server {
     }
 
     /// One that answers the same to everything.
-    fn saying(answer: impl Into<String>) -> Self {
+    pub(crate) fn saying(answer: impl Into<String>) -> Self {
         let answer = answer.into();
         Server::start(move |_, stream| say(stream, &answer))
     }
@@ -82,16 +84,16 @@ impl Server {
     }
 }
 
-fn say(stream: &mut TcpStream, text: &str) {
+pub(crate) fn say(stream: &mut TcpStream, text: &str) {
     // The client may have closed the connection.
     let _ = stream.write_all(text.as_bytes());
 }
 
-fn ok(body: &str) -> String {
+pub(crate) fn ok(body: &str) -> String {
     status(200, "", body)
 }
 
-fn status(code: u16, header: &str, body: &str) -> String {
+pub(crate) fn status(code: u16, header: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {code} X\r\nconnection: close\r\n{header}content-length: {length}\r\n\r\n{body}")
 }
@@ -117,7 +119,7 @@ fn read(stream: &TcpStream) -> String {
     text + &String::from_utf8_lossy(&body)
 }
 
-fn driver() -> Arc<Driver> {
+pub(crate) fn driver() -> Arc<Driver> {
     static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
     let loaded = || guests::sandbox().load_driver(guests::hostile_driver());
     DRIVER.get_or_init(|| loaded().expect("it loads")).clone()
@@ -152,7 +154,7 @@ fn kept_cloud(
 }
 
 /// A connection to a server at this address.
-fn connection(address: &str, steps: Value, proxy: Option<&str>) -> Connection {
+pub(crate) fn connection(address: &str, steps: Value, proxy: Option<&str>) -> Connection {
     let api = Address::read(&format!("http://{address}")).expect("an address");
     Connection {
         name: "hostile".to_owned(),
@@ -195,7 +197,7 @@ fn reached(connection: Connection) -> Gateway<DriverCloud> {
     .expect("a gateway")
 }
 
-fn request(operation: &str) -> CloudRequest {
+pub(crate) fn request(operation: &str) -> CloudRequest {
     let mut arguments = json!({"name": "m"});
     if operation == "machine.create" {
         arguments["userData"] = json!({"$secret": {"name": "s", "key": "k"}});
@@ -216,7 +218,7 @@ fn request(operation: &str) -> CloudRequest {
 }
 
 /// What an operation comes to; a create in its two parts.
-async fn come_to(cloud: &Gateway<DriverCloud>, operation: &str) -> Answer {
+pub(crate) async fn come_to(cloud: &Gateway<DriverCloud>, operation: &str) -> Answer {
     let mut request = request(operation);
     if operation != "machine.create" {
         return cloud.perform(request).await;
@@ -233,7 +235,7 @@ async fn steps(server: &Server, operation: &str, steps: Value) -> (Answer, usize
     (answer, server.seen().len() - before)
 }
 
-fn look() -> Value {
+pub(crate) fn look() -> Value {
     json!({"send": [{}]})
 }
 
@@ -296,7 +298,28 @@ async fn a_driver_that_asks_for_what_it_may_not_gets_a_failure_and_nothing_is_se
         (
             status,
             json!([{"method": "POST", "seals": "userData"}]),
-            "which is not a sealed argument",
+            "sends a sealed value with a read",
+        ),
+        (
+            change,
+            json!([{"effect": "change", "seals": "userData"}]),
+            "sends sealed values to no field of this cloud",
+        ),
+        (
+            status,
+            json!([{"effect": "change", "method": "DELETE"}]),
+            "sends a change in a call that must not change anything",
+        ),
+        (status, json!([{"paths": [256, 1]}]), "keeps more than 256 paths"),
+        (
+            status,
+            json!([{"paths": [60_000, 20]}]),
+            "keeps more than 256 paths",
+        ),
+        (
+            status,
+            json!([{"paths": [1, 257]}]),
+            "a path of more than 256 bytes",
         ),
         (
             status,
@@ -423,6 +446,128 @@ async fn a_driver_creates_once_and_what_it_does_after_that_leaves_the_create_in_
     let server = Server::saying(status(403, "", "{}"));
     let (answer, count) = steps(&server, "machine.create", json!([create, create])).await;
     assert_eq!((answer.expect_err("refused").effect, count), (Effect::None, 1));
+}
+
+/// A connection to a server for which this is the sealed value.
+fn sealing(server: &Server, steps: Value, value: String) -> Gateway<DriverCloud> {
+    let cloud = DriverCloud::new(
+        driver(),
+        connection(&server.address, steps, None),
+        Arc::new(Pace::default()),
+        Arc::new(Clock::real()),
+    );
+    let (secrets, clock) = (Arc::new(Of(value)), Arc::new(Clock::real()));
+    Gateway::new(cloud.expect("a connection"), secrets, clock, Sessions::new(1)).expect("a gateway")
+}
+
+/// Resolves each reference to the same value.
+pub(crate) struct Of(pub(crate) String);
+
+impl SecretResolver for Of {
+    fn resolve<'a>(&'a self, _: &'a Session, _: &'a SecretRef) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
+        Box::pin(std::future::ready(Ok(self.0.clone().into())))
+    }
+}
+
+/// With the largest value that the cloud takes, each of these took gigabytes of memory, or a thread of the runtime for minutes.
+#[tokio::test]
+async fn a_create_whose_body_would_grow_without_bound_fails_while_it_is_prepared() {
+    let server = Server::saying(ok("{}"));
+    for (value, wish, said) in [
+        (
+            "\\".repeat(8),
+            json!({"then": [["json", 40]]}),
+            "more than 4 times",
+        ),
+        (
+            "x".repeat(8),
+            json!({"then": [["base64", 90]]}),
+            "more than 4 times",
+        ),
+        (
+            "\\".repeat(60_000),
+            json!({"then": [["json", 3]]}),
+            "more than 1048576 bytes",
+        ),
+        (
+            "x".repeat(60_000),
+            json!({"copies": 4_000}),
+            "more than 1048576 bytes",
+        ),
+        (
+            "x".repeat(60_000),
+            json!({"copies": 1}),
+            "120000 bytes; this cloud takes at most 65536",
+        ),
+        ("x".repeat(60_000), json!({"pieces": 4_000}), "more than 16 texts"),
+        (
+            "x".repeat(60_000),
+            json!({"pieces": 15}),
+            "more than 1048576 bytes",
+        ),
+        (
+            "x".repeat(8),
+            json!({"field": "label"}),
+            "from which it could come back",
+        ),
+        (
+            "x".repeat(65_537),
+            json!({}),
+            "65537 bytes; this cloud takes at most 65536",
+        ),
+        (
+            "12345678\n".repeat(100_000),
+            json!({}),
+            "900000 bytes; this cloud takes at most 65536",
+        ),
+    ] {
+        let mut create = wish.clone();
+        create["effect"] = json!("create");
+        create["seals"] = json!("userData");
+        let kept = sealing(&server, json!([{"send": [create]}, fine()]), value);
+        let failure = kept.prepare(request("machine.create")).await.expect_err(said);
+        assert!(failure.message.contains(said), "{wish}: {failure}");
+        assert_eq!(failure.effect, Effect::None, "{failure}");
+    }
+    assert_eq!(server.seen().len(), 0);
+    let create =
+        json!([{"send": [{"effect": "create", "seals": "userData", "then": [["base64", 1]]}]}, fine()]);
+    let cloud = sealing(&server, create, "12345678\n".repeat(7_000));
+    assert!(
+        come_to(&cloud, "machine.create").await.is_ok(),
+        "what fits is sent"
+    );
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_value_that_was_sent_comes_back_to_no_later_operation_of_its_tenant() {
+    let label = format!("label {SEALED}, {}", STANDARD.encode(format!("<{SEALED}>")));
+    let server = Server::saying(ok(&json!({"label": label}).to_string()));
+    let create = json!({"send": [{"effect": "create", "seals": "userData"}]});
+    let steps = json!([
+        {"of": {"machine.create": create, "machine.status": look()}},
+        {"of": {"machine.create": fine(), "machine.status": "echo"}},
+    ]);
+    let cloud = cloud(&server.address, steps, None);
+    let look = async |tenant: &str| {
+        let mut request = request("machine.status");
+        request.session.tenant = tenant.to_owned();
+        let seen = cloud.perform(request).await.expect("the driver sees it");
+        seen.to_string()
+    };
+    assert!(look("team-a").await.contains(SEALED), "nothing was sent yet");
+    come_to(&cloud, "machine.create").await.expect("it is created");
+    let (own, others) = (look("team-a").await, look("team-b").await);
+    assert!(own.contains("label [redacted], "), "{own}");
+    assert!(
+        !own.contains(SEALED) && !own.contains(&STANDARD.encode(SEALED)[..8]),
+        "{own}"
+    );
+    assert!(
+        others.contains(SEALED),
+        "what one tenant sends hides nothing from others"
+    );
 }
 
 #[tokio::test]

@@ -7,12 +7,13 @@ use polity_tests::fuzz::TARGETS;
 use polity_tests::simulation::seed::Chance;
 
 /// Made inputs of each target.
-const MADE: [(&str, u64); 5] = [
+const MADE: [(&str, u64); 6] = [
     ("api", 400),
     ("files", 300),
     ("json", 4_000),
     ("loader", 60),
     ("policy", 400),
+    ("response", 2_000),
 ];
 /// Bytes of a made input.
 const LONGEST: u64 = 600;
@@ -92,4 +93,9 @@ fn bytes_for_the_loader() {
 #[test]
 fn policies_that_say_anything() {
     run("policy");
+}
+
+#[test]
+fn bodies_of_responses() {
+    run("response");
 }

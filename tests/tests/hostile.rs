@@ -5,6 +5,7 @@
 //! `POLITY_ROW` runs only the rows whose names contain its value.
 
 mod describe;
+mod driver;
 mod identity;
 mod judge;
 mod lifecycle;
@@ -13,12 +14,18 @@ mod retry;
 mod row;
 mod stage;
 
+use std::time::Duration;
+
+use polity::polls::take_longest;
 use row::Row;
 use stage::Stage;
 use tokio::sync::OnceCell;
 
 /// How many rows there are at least.
 const ROWS: usize = 100;
+
+/// The longest poll of a call of a cloud, in time of the processor. No deadline cuts a poll.
+pub(crate) const POLL: Duration = Duration::from_millis(50);
 
 /// Whether a row of this name is to be played.
 fn is_chosen(name: &str) -> bool {
@@ -43,7 +50,12 @@ async fn undisturbed() -> [usize; 2] {
 async fn table(binding: Option<serde_json::Value>, kind: &str, annotation: &str, rows: Vec<Row>) {
     let rows: Vec<Row> = rows.into_iter().filter(|row| is_chosen(&row.name)).collect();
     let stage = Stage::with(binding.into_iter().collect()).await;
+    take_longest();
     let mut wrong = judge::play(&stage, kind, annotation, &rows).await;
+    let (longest, what) = take_longest();
+    if longest > POLL {
+        wrong.push(format!("a poll of {what} took {longest:?}"));
+    }
     let (with, without) = (stage.passes_of_neighbours(), undisturbed().await);
     if with != without {
         wrong.push(format!(

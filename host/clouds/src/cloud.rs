@@ -10,6 +10,7 @@ use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, S
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, Document, Failure, Resolution};
 
+use crate::catalogue::LARGEST_SEALED;
 use crate::session::{Opened, SessionRequest};
 
 /// A boxed future, so that clouds can be trait objects.
@@ -28,6 +29,11 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Cloud: Send + Sync {
     /// The operations that the cloud performs.
     fn catalogue(&self) -> &Arc<Catalogue>;
+
+    /// The most bytes of a sealed value that the cloud takes.
+    fn largest_sealed(&self) -> usize {
+        LARGEST_SEALED
+    }
 
     /// Performs a read or a change once. The caller cuts it at the operation's longest duration.
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer>;

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
+use crate::offload::{offload, weight, weight_of_answer};
 use crate::redact::Redactor;
 use crate::sealed::{SecretResolver, unseal};
 use crate::session::{Opened, PlanSecret, SessionPlan, SessionRequest};
@@ -36,7 +37,7 @@ use crate::validate::{CatalogueError, CatalogueValidator, Way};
 /// Each must still have the digest by which the plan names it.
 pub struct Gateway<C> {
     cloud: C,
-    validator: CatalogueValidator,
+    validator: Arc<CatalogueValidator>,
     secrets: Arc<dyn SecretResolver>,
     clock: Arc<dyn Clock>,
     sessions: Mutex<Sessions>,
@@ -50,6 +51,8 @@ struct Entered {
     handle: Option<String>,
     /// Scrubs the values that were unsealed.
     redactor: Redactor,
+    /// The tenant queue that pays for the work.
+    queue: Arc<str>,
 }
 
 impl<C: Cloud> Gateway<C> {
@@ -60,7 +63,7 @@ impl<C: Cloud> Gateway<C> {
         clock: Arc<dyn Clock>,
         sessions: Sessions,
     ) -> Result<Self, CatalogueError> {
-        let validator = CatalogueValidator::new(cloud.catalogue().clone())?;
+        let validator = Arc::new(CatalogueValidator::new(cloud.catalogue().clone())?);
         Ok(Gateway {
             cloud,
             validator,
@@ -92,20 +95,27 @@ impl<C: Cloud> Gateway<C> {
         let entered = self.enter(request, Way::Perform).await?;
         let performed = self.cloud.perform_after(entered.request, self.since(arrived));
         let answer = performed.await;
-        self.leave(entered.handle.as_deref(), &entered.redactor, answer)
+        let Entered {
+            handle,
+            redactor,
+            queue,
+            ..
+        } = entered;
+        self.leave(queue, handle, redactor, answer).await
     }
 
-    /// Checks only that the sealed values exist. They are sent later, with the request that creates.
+    /// The sealed values are there too, although they are sent later, with the request that creates. So a request that they
+    /// make too large fails while nothing is in doubt.
     async fn checked_prepare(&self, request: CloudRequest) -> Result<Prepared, Failure> {
-        let arguments = request.arguments.clone();
-        let entered = self.enter(request, Way::Prepare).await?;
-        let request = CloudRequest {
-            arguments,
-            ..entered.request
-        };
+        let Entered {
+            request,
+            handle,
+            redactor,
+            queue,
+        } = self.enter(request, Way::Prepare).await?;
         let prepared = self.cloud.prepare(request).await;
         let prepared = prepared.map(|prepared| json!(prepared));
-        let prepared = self.leave(entered.handle.as_deref(), &entered.redactor, prepared)?;
+        let prepared = self.leave(queue, handle, redactor, prepared).await?;
         serde_json::from_value(prepared).map_err(|e| Failure::new(Code::Internal, e.to_string()))
     }
 
@@ -133,17 +143,30 @@ impl<C: Cloud> Gateway<C> {
                 ..failure
             }),
         };
-        self.leave(entered.handle.as_deref(), &entered.redactor, answer)
+        let Entered {
+            handle,
+            redactor,
+            queue,
+            ..
+        } = entered;
+        self.leave(queue, handle, redactor, answer).await
     }
 
     /// Checks and unseals a request, and puts it into the session behind its handle.
-    async fn enter(&self, mut request: CloudRequest, way: Way) -> Result<Entered, Failure> {
-        let operation = self.validator.validate(&request, way)?;
+    async fn enter(&self, request: CloudRequest, way: Way) -> Result<Entered, Failure> {
+        let queue = request.session.tenant_queue.clone();
+        let (validator, bytes) = (self.validator.clone(), weight(&request.arguments));
+        let validate = move || {
+            let operation = validator.validate(&request, way).cloned();
+            operation.map(|operation| (operation, request))
+        };
+        let (operation, mut request) = offload(&queue, bytes, validate).await?;
         let redactor = unseal(
-            operation,
+            &operation,
             &mut request.arguments,
             &request.session,
             &*self.secrets,
+            self.cloud.largest_sealed(),
         )
         .await?;
         let handle = request.session.handle.clone();
@@ -152,13 +175,27 @@ impl<C: Cloud> Gateway<C> {
             request,
             handle,
             redactor,
+            queue,
         })
     }
 
     /// The answer to a request, scrubbed of the values of the request and of its session.
-    fn leave(&self, handle: Option<&str>, redactor: &Redactor, answer: Answer) -> Answer {
-        let answer = redactor.answer(answer);
-        self.with_sessions(|sessions, _| sessions.answered(handle, answer))
+    async fn leave(
+        &self,
+        queue: Arc<str>,
+        handle: Option<String>,
+        mut redactor: Redactor,
+        answer: Answer,
+    ) -> Answer {
+        let of_session = self.with_sessions(|sessions, _| sessions.redactor(handle.as_deref()));
+        let bytes = weight_of_answer(&answer);
+        let scrub = move || {
+            redactor.join(&of_session);
+            redactor.answer(answer)
+        };
+        let answer = offload(&queue, bytes, scrub).await;
+        self.with_sessions(|sessions, _| sessions.on_answer(handle.as_deref(), &answer));
+        answer
     }
 
     async fn session(&self, plan: &Document, owner: &str) -> Answer {
@@ -173,19 +210,28 @@ impl<C: Cloud> Gateway<C> {
         if let Some(there) = known() {
             return Ok(there);
         }
-        let mut redactor = Redactor::default();
         let mut secrets = Vec::new();
         for (secret, digest) in plan.secrets() {
-            secrets.push(self.resolve(secret, digest, &mut redactor).await?);
+            secrets.push(self.resolve(secret, digest).await?);
         }
         let mut tokens = Vec::new();
         if self.cloud.takes_tokens() {
             for token in plan.tokens() {
-                let token = self.secrets.token(token).await?;
-                redactor.learn(&token);
-                tokens.push(token);
+                tokens.push(self.secrets.token(token).await?);
             }
         }
+        let values = secrets.iter().flat_map(BTreeMap::values).chain(&tokens);
+        let values: Vec<String> = values.cloned().collect();
+        let work = values.iter().map(|value| Redactor::work(value.len())).sum();
+        let learn = move || {
+            let mut redactor = Redactor::default();
+            values.iter().for_each(|value| redactor.learn(value));
+            redactor
+        };
+        // Who owns the Secret chose its size.
+        let namespace = plan.secrets().first().map(|(secret, _)| &*secret.namespace);
+        let queue = format!("credentials of {}", namespace.unwrap_or_default());
+        let redactor = offload(&queue, work, learn).await;
         let request = SessionRequest {
             plan: plan.value().clone(),
             secrets,
@@ -198,19 +244,14 @@ impl<C: Cloud> Gateway<C> {
             ..failure
         })?;
         let opened = Opened {
-            attributes: redactor.answer(Ok(opened.attributes))?,
+            attributes: redactor.value(opened.attributes),
             ..opened
         };
         Ok(self.with_sessions(|sessions, now| sessions.put(now, &plan, owner, opened, redactor)))
     }
 
     /// The values of a Secret that a plan names.
-    async fn resolve(
-        &self,
-        secret: &PlanSecret,
-        digest: &str,
-        redactor: &mut Redactor,
-    ) -> Result<BTreeMap<String, String>, Failure> {
+    async fn resolve(&self, secret: &PlanSecret, digest: &str) -> Result<BTreeMap<String, String>, Failure> {
         let content = self.secrets.credentials(secret).await?;
         let PlanSecret { namespace, name } = secret;
         if content.digest != digest {
@@ -225,7 +266,6 @@ impl<C: Cloud> Gateway<C> {
                 let message = format!("Secret {namespace}/{name}: {key} is not UTF-8");
                 Failure::new(Code::InvalidArgument, message)
             })?;
-            redactor.learn(&value);
             values.insert(key, value);
         }
         Ok(values)

@@ -1,7 +1,14 @@
 //! Scrubs secret values from everything that comes back from a cloud.
 
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use polity_core::contract::{Answer, Failure};
 use serde_json::Value;
+
+use crate::digest::{Prefixes, power};
 
 /// The mark in place of a value.
 pub const REDACTED: &str = "[redacted]";
@@ -10,54 +17,134 @@ pub const REDACTED: &str = "[redacted]";
 const SHORTEST: usize = 4;
 /// The shortest line of a longer value that counts as a value of its own: clouds quote the line that they
 /// refuse.
-const SHORTEST_LINE: usize = 8;
+const SHORTEST_LINE: usize = 20;
+/// The most lines of a value, and of all values of a redactor, that count as values of their own. The longest lines of a value
+/// count: keys and tokens are long.
+const MOST_LINES: usize = 1_000;
+const MOST_LINES_IN_ALL: usize = 4_000;
+/// A spelling of at least this many bytes is looked up by so many first bytes, a shorter one by its first [`SHORTEST`].
+const HEAD: usize = 20;
+/// The most lengths of spellings that begin with the same [`HEAD`] bytes and are told apart.
+const MOST_LENGTHS: usize = 64;
+/// The shortest spelling that is hidden in later operations too, where the value is less likely the reason for it.
+const SHORTEST_LATER: usize = 8;
+/// How many bytes are computed on for a byte that is learned, at most: all spellings, for the value and for its lines.
+const SPELLED: usize = 64;
 
 /// Scrubs values in each way in which a cloud may spell them: raw, base64 at each offset in both alphabets,
-/// hexadecimal, and escaped as in JSON, in a Rust string and in a URL.
+/// hexadecimal, and escaped as in JSON, in XML, in a Rust string and in a URL.
+///
+/// # Guarantees
+///
+/// - To scrub takes time linear in the text, however many values are known and whatever they are: at each byte, a spelling is
+///   looked up by its first bytes, and then one digest for each of at most [`MOST_LENGTHS`] lengths.
+/// - Everything that is part of any spelling in the text is hidden, also where spellings overlap.
+/// - A spelling takes some 40 bytes of memory, however long it is, and its text is not kept. (An automaton would take 40 bytes
+///   for each byte of each spelling: 100 MB for user data of 64 KiB.)
+/// - A copy costs nothing until either is changed.
+///
+/// # Caveats
+///
+/// If more than [`MOST_LENGTHS`] spellings with the same first bytes have different lengths, then where one of them may begin as
+/// much is hidden as the longest has.
 #[derive(Clone, Default)]
-pub struct Redactor {
-    /// All spellings, longest first. Otherwise a short spelling could be cut out of a longer one, and leave its rest.
-    needles: Vec<String>,
-    short: Vec<String>,
+pub struct Redactor(Arc<Spellings>);
+
+#[derive(Clone, Default)]
+struct Spellings {
+    /// By the first bytes: the lengths of short spellings with these, as bits; the bit [`IS_LONG`] if there are longer ones.
+    first: HashMap<[u8; SHORTEST], u32>,
+    /// By the digest of the first [`HEAD`] bytes: the lengths of spellings with these.
+    long: HashMap<u64, Lengths>,
+    /// The digests of all spellings.
+    digests: HashSet<u64>,
+    /// Values shorter than [`SHORTEST`].
+    tiny: BTreeSet<Vec<u8>>,
+    lines: usize,
+}
+
+/// Marks first bytes with which spellings of at least [`HEAD`] bytes begin.
+const IS_LONG: u32 = 1;
+
+#[derive(Clone, Default)]
+struct Lengths {
+    longest: usize,
+    /// Each with the power that its digest needs; the longest first. Empty if there are too many.
+    each: Vec<(usize, u64)>,
 }
 
 impl Redactor {
-    /// Scrubs this value and each of its longer lines from now on.
+    /// Scrubs this value and its longer lines from now on.
     pub fn learn(&mut self, value: &str) {
-        self.learn_one(value);
+        self.learn_text(value);
         if value.contains('\n') {
-            value
+            let mut lines: Vec<&str> = value
                 .lines()
                 .map(str::trim)
-                .filter(|l| l.len() >= SHORTEST_LINE)
-                .for_each(|l| self.learn_one(l));
+                .filter(|line| line.len() >= SHORTEST_LINE)
+                .collect();
+            lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
+            let known = Arc::make_mut(&mut self.0);
+            let left = MOST_LINES.min(MOST_LINES_IN_ALL - known.lines);
+            for line in lines.into_iter().take(left) {
+                known.lines += 1;
+                known.add_all(line);
+            }
         }
-        self.needles
-            .sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        self.needles.dedup();
     }
 
-    fn learn_one(&mut self, value: &str) {
-        if value.is_empty() {
-            return;
+    /// Scrubs this text from now on, but not its lines.
+    pub fn learn_text(&mut self, text: &str) {
+        let known = Arc::make_mut(&mut self.0);
+        match text.len() {
+            0 => {}
+            short if short < SHORTEST => {
+                known.tiny.insert(text.as_bytes().to_vec());
+            }
+            _ => known.add_all(text),
         }
-        if value.len() < SHORTEST {
-            self.short.push(value.to_owned());
-            return;
+    }
+
+    /// How much work it is to learn so many bytes, in bytes.
+    pub fn work(bytes: usize) -> usize {
+        bytes.saturating_mul(SPELLED)
+    }
+
+    /// Scrubs also what another redactor scrubs.
+    pub fn join(&mut self, other: &Redactor) {
+        if self.is_empty() {
+            *self = other.clone();
+        } else if !other.is_empty() {
+            Arc::make_mut(&mut self.0).add_others(&other.0, SHORTEST);
         }
-        self.needles.extend(spellings(value));
+    }
+
+    /// Scrubs also what another redactor scrubs, but nothing short, which is in other texts by chance.
+    pub fn join_later(&mut self, other: &Redactor) {
+        Arc::make_mut(&mut self.0).add_others(&other.0, SHORTEST_LATER);
+    }
+
+    /// How many spellings it knows.
+    pub fn spellings(&self) -> usize {
+        self.0.digests.len() + self.0.tiny.len()
+    }
+
+    /// Whether it scrubs nothing.
+    pub fn is_empty(&self) -> bool {
+        self.spellings() == 0
     }
 
     /// The text without the values.
     pub fn scrub(&self, text: &str) -> String {
-        let scrubbed = self.needles.iter().fold(text.to_owned(), |text, needle| {
-            if text.contains(needle.as_str()) {
-                text.replace(needle.as_str(), REDACTED)
-            } else {
-                text
-            }
-        });
-        match self.short.iter().any(|s| scrubbed.contains(s.as_str())) {
+        let mut scrubbed = String::with_capacity(text.len());
+        let mut end = 0;
+        for (from, to) in self.0.found(text) {
+            scrubbed.push_str(&text[end..from]);
+            scrubbed.push_str(REDACTED);
+            end = to;
+        }
+        scrubbed.push_str(&text[end..]);
+        match self.0.has_tiny(scrubbed.as_bytes()) {
             true => REDACTED.to_owned(),
             false => scrubbed,
         }
@@ -65,11 +152,9 @@ impl Redactor {
 
     /// The answer without the values, in its texts and in its field names.
     pub fn answer(&self, answer: Answer) -> Answer {
-        if self.needles.is_empty() && self.short.is_empty() {
-            return answer;
-        }
         match answer {
             Ok(value) => Ok(self.value(value)),
+            Err(failure) if self.is_empty() => Err(failure),
             Err(failure) => Err(Failure {
                 message: self.scrub(&failure.message),
                 ..failure
@@ -77,7 +162,11 @@ impl Redactor {
         }
     }
 
-    fn value(&self, value: Value) -> Value {
+    /// The value without the values, in its texts and in its field names.
+    pub fn value(&self, value: Value) -> Value {
+        if self.is_empty() {
+            return value;
+        }
         match value {
             Value::String(text) => Value::String(self.scrub(&text)),
             Value::Array(items) => items.into_iter().map(|v| self.value(v)).collect(),
@@ -92,69 +181,186 @@ impl Redactor {
 
 impl std::fmt::Debug for Redactor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Redactor({} spellings)", self.needles.len() + self.short.len())
+        write!(f, "Redactor({} spellings)", self.spellings())
     }
 }
 
-fn spellings(value: &str) -> Vec<String> {
-    let json = Value::from(value).to_string();
-    let rust = format!("{value:?}");
-    let mut all = vec![value.to_owned(), inside(&json), inside(&rust), percent(value)];
-    all.extend([hex(value, false), hex(value, true)]);
-    all.extend(
-        (0..3)
-            .filter_map(|offset| base64(value.as_bytes(), offset))
-            .flatten(),
-    );
-    all
+impl Spellings {
+    /// Adds all spellings of a text.
+    fn add_all(&mut self, text: &str) {
+        each_spelling(text, &mut |spelling| self.add(spelling.as_bytes()));
+    }
+
+    fn add(&mut self, spelling: &[u8]) {
+        let Some(first) = spelling.first_chunk() else {
+            return;
+        };
+        let prefixes = Prefixes::of(spelling);
+        let length = spelling.len();
+        let all = power(length);
+        self.digests.insert(prefixes.digest(0, length, all));
+        let bits = self.first.entry(*first).or_default();
+        if length < HEAD {
+            *bits |= 1 << length;
+            return;
+        }
+        *bits |= IS_LONG;
+        let head = prefixes.digest(0, HEAD, power(HEAD));
+        self.long.entry(head).or_default().add(length, all);
+    }
+
+    /// Adds the spellings of at least so many bytes that others know.
+    fn add_others(&mut self, others: &Spellings, shortest: usize) {
+        if shortest <= SHORTEST {
+            self.tiny.extend(others.tiny.iter().cloned());
+        }
+        for (first, bits) in &others.first {
+            *self.first.entry(*first).or_default() |= (bits >> shortest << shortest) | (bits & IS_LONG);
+        }
+        for (head, lengths) in &others.long {
+            self.long.entry(*head).or_default().add_others(lengths);
+        }
+        self.digests.extend(&others.digests);
+    }
+
+    /// The parts of a text that are spellings, in order and apart.
+    fn found(&self, text: &str) -> Vec<(usize, usize)> {
+        let mut found: Vec<(usize, usize)> = Vec::new();
+        if self.first.is_empty() {
+            return found;
+        }
+        let bytes = text.as_bytes();
+        let mut prefixes = None;
+        for (from, window) in bytes.windows(SHORTEST).enumerate() {
+            let Some(bits) = window.first_chunk().and_then(|first| self.first.get(first)) else {
+                continue;
+            };
+            let prefixes = prefixes.get_or_insert_with(|| Prefixes::of(bytes));
+            let length = self.longest(prefixes, from, bytes.len() - from, *bits);
+            if length == 0 {
+                continue;
+            }
+            let to = text.ceil_char_boundary(from + length);
+            match found.last_mut() {
+                Some((_, end)) if from < *end => *end = to.max(*end),
+                // Only where too much is hidden, a part may begin within a character.
+                _ => found.push((text.floor_char_boundary(from), to)),
+            }
+        }
+        found
+    }
+
+    /// The length of the longest spelling that begins here; 0 if none does.
+    fn longest(&self, prefixes: &Prefixes, from: usize, left: usize, bits: u32) -> usize {
+        let is_known = |length: usize, power| self.digests.contains(&prefixes.digest(from, length, power));
+        if bits & IS_LONG != 0
+            && left >= HEAD
+            && let Some(lengths) = self.long.get(&prefixes.digest(from, HEAD, power(HEAD)))
+        {
+            if lengths.each.is_empty() {
+                return lengths.longest.min(left);
+            }
+            let mut each = lengths.each.iter().filter(|(length, _)| *length <= left);
+            if let Some((length, _)) = each.find(|(length, power)| is_known(*length, *power)) {
+                return *length;
+            }
+        }
+        let mut short = (SHORTEST..HEAD.min(left + 1)).rev();
+        short
+            .find(|length| bits & (1 << length) != 0 && is_known(*length, power(*length)))
+            .unwrap_or(0)
+    }
+
+    fn has_tiny(&self, text: &[u8]) -> bool {
+        !self.tiny.is_empty()
+            && (1..SHORTEST).any(|length| text.windows(length).any(|window| self.tiny.contains(window)))
+    }
+}
+
+impl Lengths {
+    fn add(&mut self, length: usize, power: u64) {
+        let are_too_many = self.longest > 0 && self.each.is_empty();
+        self.longest = self.longest.max(length);
+        let at = self.each.partition_point(|(known, _)| *known > length);
+        if are_too_many || self.each.get(at).is_some_and(|(known, _)| *known == length) {
+            return;
+        }
+        self.each.insert(at, (length, power));
+        if self.each.len() > MOST_LENGTHS {
+            self.each = Vec::new();
+        }
+    }
+
+    fn add_others(&mut self, others: &Lengths) {
+        if others.each.is_empty() {
+            self.longest = self.longest.max(others.longest);
+            self.each = Vec::new();
+        }
+        others
+            .each
+            .iter()
+            .for_each(|(length, power)| self.add(*length, *power));
+    }
+}
+
+/// Calls `each` with each way to spell a text.
+fn each_spelling(text: &str, each: &mut dyn FnMut(&str)) {
+    each(text);
+    each(inside(&Value::from(text).to_string()));
+    each(inside(&format!("{text:?}")));
+    each(&escaped(text, |byte| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => None,
+        _ => Some(['%', upper(byte >> 4), upper(byte & 15)]),
+    }));
+    each(&xml(text));
+    let digits = |byte: u8| [upper(byte >> 4), upper(byte & 15)];
+    let hex: String = text.bytes().flat_map(digits).collect();
+    each(&hex.to_ascii_lowercase());
+    each(&hex);
+    for offset in 0..3 {
+        let [standard, url] = base64(text.as_bytes(), offset);
+        if standard.len() >= SHORTEST {
+            each(&standard);
+            each(&url);
+        }
+    }
 }
 
 /// The text between the quotes.
-fn inside(quoted: &str) -> String {
-    quoted[1..quoted.len() - 1].to_owned()
+fn inside(quoted: &str) -> &str {
+    &quoted[1..quoted.len() - 1]
 }
 
-fn hex(value: &str, upper: bool) -> String {
-    value
-        .bytes()
-        .map(|b| {
-            if upper {
-                format!("{b:02X}")
-            } else {
-                format!("{b:02x}")
-            }
-        })
-        .collect()
+fn upper(digit: u8) -> char {
+    char::from(b"0123456789ABCDEF"[usize::from(digit)])
 }
 
-fn percent(value: &str) -> String {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    value
-        .bytes()
-        .map(|b| {
-            if plain(b) {
-                char::from(b).to_string()
-            } else {
-                format!("%{b:02X}")
-            }
-        })
-        .collect()
+fn escaped(text: &str, escape: impl Fn(u8) -> Option<[char; 3]>) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match escape(byte) {
+            Some(characters) => out.extend(characters),
+            None => out.push(char::from(byte)),
+        }
+    }
+    out
 }
 
-/// The base64 characters that depend only on the value if it begins at this offset (mod 3) in a larger text.
-fn base64(value: &[u8], offset: usize) -> Option<[String; 2]> {
-    const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let bits = value.len() * 8;
-    // The first bit of the first character that belongs wholly to the value, counted from the value's start.
-    let start = (6 - (offset * 8) % 6) % 6;
-    let bit = |i: usize| (value[i / 8] >> (7 - i % 8)) & 1;
-    let sextet = |at: usize| (at..at + 6).fold(0u8, |n, i| (n << 1) | bit(i));
-    let text: String = (start..(bits + 1).saturating_sub(6))
-        .step_by(6)
-        .map(|at| char::from(STANDARD[sextet(at) as usize]))
-        .collect();
-    let url = text.replace('+', "-").replace('/', "_");
-    (text.len() >= SHORTEST).then_some([text, url])
+/// As the text of an element of XML.
+fn xml(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+/// The base64 characters, in both alphabets, that depend only on the value if it begins at this offset (mod 3) in a larger text.
+fn base64(value: &[u8], offset: usize) -> [String; 2] {
+    let within = [&[0; 2][..offset], value].concat();
+    let (from, to) = ((offset * 8).div_ceil(6), within.len() * 8 / 6);
+    [
+        STANDARD_NO_PAD.encode(&within)[from..to].to_owned(),
+        URL_SAFE_NO_PAD.encode(&within)[from..to].to_owned(),
+    ]
 }
 
 #[cfg(test)]
@@ -162,12 +368,23 @@ mod tests {
     use super::*;
     use polity_core::contract::Code;
 
+    use std::time::Instant;
+
     const SECRET: &str = "p\"ss wörd/\\+\u{fb}\u{ff}~>?9";
 
     fn knowing(value: &str) -> Redactor {
         let mut redactor = Redactor::default();
         redactor.learn(value);
         redactor
+    }
+
+    fn percent(value: &str) -> String {
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+        let one = |b: u8| match plain(b) {
+            true => char::from(b).to_string(),
+            false => format!("%{b:02X}"),
+        };
+        value.bytes().map(one).collect()
     }
 
     /// A simple encoder, written independently of the tested one.
@@ -194,6 +411,7 @@ mod tests {
             Value::from(SECRET).to_string(),
             format!("{SECRET:?}"),
             percent(SECRET),
+            xml(SECRET),
         ] {
             let scrubbed = r.scrub(&format!("bad value: <{text}>"));
             assert!(
@@ -234,8 +452,11 @@ mod tests {
 
     #[test]
     fn a_quoted_line_of_a_longer_value_is_scrubbed() {
-        let r = knowing("-----BEGIN-----\nMIIBVwIBADANBgkq\nx\n");
-        assert_eq!(r.scrub("line 2: MIIBVwIBADANBgkq?"), "line 2: [redacted]?");
+        let r = knowing("-----BEGIN-----\nMIIBVwIBADANBgkqhkiG9w0BAQEFAAS\nx\n");
+        assert_eq!(
+            r.scrub("line 2: MIIBVwIBADANBgkqhkiG9w0BAQEFAAS?"),
+            "line 2: [redacted]?"
+        );
         assert_eq!(
             r.scrub("x marks"),
             "x marks",
@@ -260,6 +481,74 @@ mod tests {
             .answer(Ok(serde_json::json!({"hunter22": ["is hunter22", 7]})))
             .unwrap();
         assert_eq!(value, serde_json::json!({"[redacted]": ["is [redacted]", 7]}));
+    }
+
+    #[test]
+    fn nothing_of_a_spelling_stays_where_others_overlap_it() {
+        let mut r = knowing("beginning-of-the-secret-and-more");
+        r.learn("and-more-that-is-a-secret-of-its-own");
+        r.learn("the-secret");
+        r.learn("mor");
+        let text = "<beginning-of-the-secret-and-more-that-is-a-secret-of-its-own> <the-secret>";
+        assert_eq!(r.scrub(text), "<[redacted]> <[redacted]>");
+        assert_eq!(r.scrub("one more"), REDACTED);
+    }
+
+    #[test]
+    fn lines_that_begin_alike_are_told_apart_and_hidden_if_they_are_too_many() {
+        let line = |n: usize| format!("all-lines-begin-like-this-{}", "x".repeat(n));
+        let few: Vec<String> = (1..20).map(|n| line(n * 3)).collect();
+        let r = knowing(&few.join("\n"));
+        assert_eq!(r.scrub(&format!("<{}>", line(12))), "<[redacted]>");
+        assert_eq!(
+            r.scrub(&format!("<{}y>", line(12))),
+            "<[redacted]y>",
+            "no longer than the longest"
+        );
+        assert_eq!(
+            r.scrub("<all-lines-begin-like-this>"),
+            "<all-lines-begin-like-this>"
+        );
+        let many: Vec<String> = (1..100).map(line).collect();
+        let r = knowing(&many.join("\n"));
+        for n in [1, 50, 99] {
+            assert_eq!(r.scrub(&format!("<ä{}", line(n))), "<ä[redacted]");
+        }
+    }
+
+    #[test]
+    fn what_is_hidden_later_is_not_short() {
+        let mut later = Redactor::default();
+        later.join_later(&knowing("yes!"));
+        later.join_later(&knowing("yes"));
+        later.join_later(&knowing("eight888"));
+        later.join_later(&knowing("a value of more than twenty bytes"));
+        let text = "yes! eight888 a value of more than twenty bytes";
+        assert_eq!(later.scrub(text), "yes! [redacted] [redacted]");
+    }
+
+    /// The Secret that stopped the host: to learn it and to scrub a small answer took minutes, and its spellings 100 MB.
+    #[test]
+    fn a_secret_of_many_lines_and_a_text_that_nearly_matches_take_linear_time() {
+        let began = Instant::now();
+        let line = |n: usize| format!("{n:08}");
+        let short: Vec<String> = (0..100_000).map(line).collect();
+        let mut r = knowing(&short.join("\n"));
+        r.learn(&"a".repeat(1 << 16));
+        let alike: Vec<String> = (0..3_000).map(|n| "a".repeat(20 + n % 60)).collect();
+        r.learn(&alike.join("\n"));
+        assert!(r.spellings() < 100_000, "{r:?}");
+        for text in [
+            "a".repeat(1 << 20),
+            format!("{}b", "a".repeat(79)).repeat(10_000),
+            "0".repeat(1 << 20),
+            short.join(" "),
+        ] {
+            let scrubbed = r.scrub(&text);
+            assert!(!scrubbed.contains("aaaaaaaaaaaaaaaaaaaa"));
+        }
+        let took = began.elapsed();
+        assert!(took.as_secs() < 20, "{took:?}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use polity_core::contract::{Code, Failure};
 use serde_json::Value;
 
 use crate::cloud::BoxFuture;
+use crate::offload::offload;
 use crate::redact::Redactor;
 use crate::session::{PlanSecret, PlanToken, SecretContent};
 
@@ -46,24 +47,43 @@ impl SecretResolver for NoSecrets {
     }
 }
 
-/// Replaces the sealed arguments by their values. Returns the redactor that scrubs these values.
+/// Replaces the sealed arguments by their values, each of at most so many bytes. Returns the redactor that scrubs these values.
 pub(crate) async fn unseal(
     operation: &Operation,
     arguments: &mut Value,
     session: &Session,
     resolver: &dyn SecretResolver,
+    largest: usize,
 ) -> Result<Redactor, Failure> {
-    let mut redactor = Redactor::default();
+    let mut values = Vec::new();
     for (path, secret) in operation.sealed_references(arguments)? {
         let value = resolver.resolve(session, &secret).await.map_err(no_value)?;
+        if value.len() > largest {
+            let message = format!(
+                "{path}: {:?} of Secret {:?} has {} bytes; this cloud takes at most {largest}: make it smaller",
+                secret.key,
+                secret.name,
+                value.len()
+            );
+            return Err(Failure::new(Code::InvalidArgument, message));
+        }
         let text = String::from_utf8(value).map_err(|_| {
             Failure::new(
                 Code::InvalidArgument,
                 format!("{path}: the Secret's value is not UTF-8"),
             )
         })?;
-        redactor.learn(&text);
-        if let Some(place) = at_path(arguments, path) {
+        values.push((path.to_owned(), text));
+    }
+    let work = values.iter().map(|(_, text)| Redactor::work(text.len())).sum();
+    let learn = move || {
+        let mut redactor = Redactor::default();
+        values.iter().for_each(|(_, text)| redactor.learn(text));
+        (values, redactor)
+    };
+    let (values, redactor) = offload(&session.tenant_queue, work, learn).await;
+    for (path, text) in values {
+        if let Some(place) = at_path(arguments, &path) {
             *place = Value::String(text);
         }
     }

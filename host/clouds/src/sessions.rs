@@ -150,20 +150,27 @@ impl Sessions {
         })
     }
 
+    /// Scrubs the values from which the session of a handle was made.
+    pub(crate) fn redactor(&self, handle: Option<&str>) -> Redactor {
+        let kept = handle.and_then(serial).and_then(|serial| self.kept.get(&serial));
+        kept.map(|kept| kept.redactor.clone()).unwrap_or_default()
+    }
+
+    /// Learns of the answer to a call under a handle. A session that the cloud no longer accepts is dropped.
+    pub(crate) fn on_answer(&mut self, handle: Option<&str>, answer: &Answer) {
+        let is_refused = matches!(answer, Err(failure) if failure.code == Code::Unauthenticated);
+        if let Some(serial) = handle.and_then(serial)
+            && is_refused
+        {
+            self.evict(serial);
+        }
+    }
+
     /// The answer to a call under a handle, scrubbed of the values from which the session was made. A session
     /// that the cloud no longer accepts is dropped.
     pub fn answered(&mut self, handle: Option<&str>, answer: Answer) -> Answer {
-        let Some(serial) = handle.and_then(serial) else {
-            return answer;
-        };
-        let refused = matches!(&answer, Err(failure) if failure.code == Code::Unauthenticated);
-        let answer = match self.kept.get(&serial) {
-            Some(kept) => kept.redactor.answer(answer),
-            None => answer,
-        };
-        if refused {
-            self.evict(serial);
-        }
+        let answer = self.redactor(handle).answer(answer);
+        self.on_answer(handle, &answer);
         answer
     }
 

@@ -3,12 +3,14 @@
 use std::net::IpAddr;
 
 use http::Method;
+use polity_clouds::catalogue::reads_by_post;
 use polity_core::contract::driver::{Endpoint, Manifest};
 use polity_http::{Address, Outgoing};
-use polity_sandbox::driver::{Effect, Exchange, HttpRequest};
+use polity_sandbox::driver::{Effect, Exchange, HttpRequest, Piece};
 use serde_json::Value;
 
 use crate::connection::Connection;
+use crate::seal::{self, LARGEST};
 
 /// The headers that a driver may set.
 const HEADERS: [&str; 5] = [
@@ -20,13 +22,13 @@ const HEADERS: [&str; 5] = [
 ];
 /// The prefixes of further headers that a driver may set.
 const HEADERS_OF: [&str; 2] = ["x-openstack-", "openstack-"];
-/// The most bytes of a request's body, without the sealed values.
-const LARGEST: usize = 1 << 20;
+/// The most paths that a request keeps, and the most bytes of each.
+const KEPT: usize = 256;
 
 /// A request that the host may send, with what the check found out about it.
 #[derive(Debug)]
-pub(crate) struct Checked<'a> {
-    pub(crate) endpoint: &'a Endpoint,
+pub(crate) struct Checked {
+    pub(crate) endpoint: Endpoint,
     pub(crate) method: Method,
     pub(crate) effect: Effect,
     /// For a dynamic endpoint: the address, which a response contained.
@@ -34,12 +36,12 @@ pub(crate) struct Checked<'a> {
 }
 
 /// Checks a request. The error says which rule the driver broke.
-pub(crate) fn check<'a>(
+pub(crate) fn check(
     request: &HttpRequest,
-    manifest: &'a Manifest,
+    manifest: &Manifest,
     connection: &Connection,
     exchanges: &[Exchange],
-) -> Result<Checked<'a>, String> {
+) -> Result<Checked, String> {
     let HttpRequest { endpoint: name, .. } = request;
     let endpoint = manifest
         .endpoints
@@ -70,16 +72,31 @@ pub(crate) fn check<'a>(
             ));
         }
     }
+    if !changes && method == Method::POST && endpoint.dynamic.is_none() {
+        let first = match request.body.first() {
+            Some(Piece::Text(text)) => text,
+            _ => "",
+        };
+        reads_by_post(manifest.login, first)?;
+    }
+    if !changes && seal::sealed(&request.body).next().is_some() {
+        return Err("it sends a sealed value with a read".to_owned());
+    }
     let size: usize = request
         .body
         .iter()
         .map(|piece| match piece {
-            polity_sandbox::driver::Piece::Text(text) => text.len(),
-            polity_sandbox::driver::Piece::Sealed(_) => 0,
+            Piece::Text(text) => text.len(),
+            Piece::Sealed(_) => 0,
         })
         .sum();
     if size > LARGEST {
         return Err(format!("a body has {size} bytes; the limit is {LARGEST}"));
+    }
+    if request.keep.len() > KEPT || request.keep.iter().any(|path| path.len() > KEPT) {
+        return Err(format!(
+            "it keeps more than {KEPT} paths of a response, or a path of more than {KEPT} bytes"
+        ));
     }
     let dynamic = match (&request.address, endpoint.dynamic) {
         (None, None) => None,
@@ -96,7 +113,7 @@ pub(crate) fn check<'a>(
         }
     };
     Ok(Checked {
-        endpoint,
+        endpoint: endpoint.clone(),
         method,
         effect: request.effect,
         dynamic,
@@ -114,8 +131,11 @@ fn dynamic(
     let ip: IpAddr = text
         .parse()
         .map_err(|_| format!("it names {text:?}, which is no IP address"))?;
+    let quoted = format!("\"{text}\"");
     let stands_in = |exchange: &Exchange| {
         let body = exchange.response.as_ref().ok().map(|response| &response.body);
+        // The host wrote the body, so an address is in it as it is. Few bodies have to be read.
+        let body = body.filter(|body| body.contains(&quoted));
         let body = body.and_then(|body| serde_json::from_str::<Value>(body).ok());
         body.is_some_and(|body| has(&body, text))
     };
@@ -143,7 +163,7 @@ fn has(value: &Value, text: &str) -> bool {
 }
 
 /// The request that is sent, still without its body and without its token or signature.
-pub(crate) fn outgoing(request: &HttpRequest, checked: &Checked<'_>, address: Address) -> Outgoing {
+pub(crate) fn outgoing(request: &HttpRequest, checked: &Checked, address: Address) -> Outgoing {
     Outgoing {
         address,
         method: checked.method.clone(),

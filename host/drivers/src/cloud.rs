@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jsonschema::Validator;
-use polity_clouds::catalogue::LONGEST;
-use polity_clouds::{BoxFuture, Clock, Cloud, Opened, Redactor, SessionRequest};
+use polity_clouds::catalogue::{LONGEST, largest_sealed, sealed_places};
+use polity_clouds::{BoxFuture, Clock, Cloud, Opened, Redactor, SessionRequest, offload};
 use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session as Caller, Site};
-use polity_core::catalogue::Catalogue;
+use polity_core::catalogue::{Catalogue, OperationEffect};
 use polity_core::contract::driver::Manifest;
 use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
 use polity_core::time::millis;
 use polity_http::login::{At, Plan, Session, Values as Secret, added_path, log_in, log_in_by_plan};
-use polity_http::{Address, Pace, Transport};
-use polity_sandbox::driver::{Call, Driver, Entry, Exchange, Finding, Task};
+use polity_http::{Address, Budget, Pace, Transport};
+use polity_sandbox::driver::{Call, Driver, Entry, Exchange, Finding, Piece, Task};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::catalogue::{self, ManifestError};
 use crate::connection::Connection;
-use crate::effect::Sent;
+use crate::effect::{MESSAGE, Sent};
 use crate::exchanged::{Ended, Exchanged, Part};
 use crate::logouts::{self, Logouts};
-use crate::operation::{End, Operation};
+use crate::operation::{ANSWERED, End, Operation};
 use crate::reached::{Reached, Spent};
 use crate::seal::{self, Values};
 use crate::traffic::Calls;
@@ -207,34 +207,47 @@ impl DriverCloud {
         }
     }
 
-    fn operation(
+    async fn operation(
         &self,
         caller: &Caller,
         session: Arc<Session>,
+        name: &str,
         part: Part,
         times: Times,
-        values: Values,
-    ) -> Operation<'_> {
-        let mut redactor = Redactor::default();
-        session
-            .secrets()
-            .into_iter()
-            .for_each(|secret| redactor.learn(secret));
-        values.values().for_each(|value| redactor.learn(value));
+        values: Arc<Values>,
+    ) -> Operation {
+        let secrets: Vec<String> = session.secrets().into_iter().map(str::to_owned).collect();
+        let texts = secrets.iter().chain(values.values());
+        let work = texts.map(|text| Redactor::work(text.len())).sum();
+        let sealed = values.clone();
+        let learn = move || {
+            let (mut redactor, mut of_values) = (Redactor::default(), Redactor::default());
+            secrets.iter().for_each(|secret| redactor.learn(secret));
+            sealed.values().for_each(|value| of_values.learn(value));
+            redactor.join(&of_values);
+            (redactor, of_values)
+        };
+        let (redactor, sealed) = offload(&caller.tenant_queue, work, learn).await;
+        let login = self.reached.manifest.login;
+        let known = self.catalogue.operations.get(name);
         Operation {
-            reached: &self.reached,
+            reached: self.reached.clone(),
             session,
             tenant: caller.tenant.clone(),
             queue: caller.tenant_queue.clone(),
             part,
+            changes: known.is_some_and(|known| known.effect == OperationEffect::Change),
             change_by: times.change_by,
             until: times.until,
             values,
+            largest: largest_sealed(login),
+            places: sealed_places(login, name),
             redactor,
+            sealed,
             sent: Sent::default(),
             is_complete: true,
             requests: 0,
-            bytes: 0,
+            budget: Budget::new(ANSWERED),
             last: None,
             has_broken: AtomicBool::new(false),
         }
@@ -268,6 +281,7 @@ impl DriverCloud {
             Some(operation) => seal::take(operation, &mut request.arguments),
             None => Values::new(),
         };
+        let values = Arc::new(values);
         let task = Task::Perform(request.arguments.to_string());
         let mut has_failed = false;
         loop {
@@ -277,8 +291,15 @@ impl DriverCloud {
                 exchanges: exchanges.clone(),
                 ..self.call(&request.operation, task.clone(), &request.session, &session)
             };
-            let mut operation =
-                self.operation(&request.session, session.clone(), part, times, values.clone());
+            let operation = self.operation(
+                &request.session,
+                session.clone(),
+                &request.operation,
+                part,
+                times,
+                values.clone(),
+            );
+            let mut operation = operation.await;
             let ended = self.kept(&mut operation, call).await;
             let refused = matches!(&ended, Err(failure) if failure.code == Code::Unauthenticated);
             if refused {
@@ -297,7 +318,7 @@ impl DriverCloud {
     }
 
     /// Runs an operation, unless the driver broke its contract in it a short time ago, and stores its exchanges.
-    async fn kept(&self, operation: &mut Operation<'_>, call: Call) -> Result<End, Failure> {
+    async fn kept(&self, operation: &mut Operation, call: Call) -> Result<End, Failure> {
         let looks = operation.part == Part::Resolve;
         let name = format!("{} {looks} {}", call.operation, operation.queue);
         let quarantined = || self.quarantined.lock().unwrap_or_else(PoisonError::into_inner);
@@ -339,7 +360,8 @@ impl DriverCloud {
                     Err(failure) => Ended::Failed(failure.clone()),
                 },
             };
-            keeps.keep(&exchanged);
+            let (keeps, bytes) = (keeps.clone(), bytes_of(&exchanged.call.exchanges));
+            offload(&operation.queue, bytes, move || keeps.keep(&exchanged)).await;
         }
         ended
     }
@@ -360,8 +382,10 @@ impl DriverCloud {
             let message = "the driver answered a create without a request that creates";
             return Err(Failure::new(Code::Internal, message));
         };
-        let ready =
-            serde_json::to_string(&exchanges).map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
+        let bytes = bytes_of(&exchanges);
+        let write = move || serde_json::to_string(&exchanges);
+        let ready = offload(&request.session.tenant_queue, bytes, write).await;
+        let ready = ready.map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
         Ok(Prepared {
             site: Site {
                 place: self.place(&session, &request),
@@ -394,7 +418,9 @@ impl DriverCloud {
             prepared,
         } = commit;
         let key = request.key.clone().unwrap_or_default();
-        let exchanges = serde_json::from_str(&prepared.ready);
+        let ready = prepared.ready;
+        let (queue, bytes) = (&request.session.tenant_queue, ready.len());
+        let exchanges = offload(queue, bytes, move || serde_json::from_str(&ready)).await;
         let exchanges = exchanges.map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
         let ended = self.run(&mut request, Part::Commit, &key, exchanges, times);
         match ended.await?.0 {
@@ -421,7 +447,9 @@ impl DriverCloud {
             key: entry.key.clone(),
             ..self.call(&entry.operation, task, caller, &session)
         };
-        let mut operation = self.operation(caller, session.clone(), Part::Resolve, times, Values::new());
+        let (part, values) = (Part::Resolve, Arc::default());
+        let operation = self.operation(caller, session.clone(), &entry.operation, part, times, values);
+        let mut operation = operation.await;
         let ended = self.kept(&mut operation, call).await;
         if matches!(&ended, Err(failure) if failure.code == Code::Unauthenticated) {
             self.drop_session(caller, &session).await;
@@ -432,7 +460,10 @@ impl DriverCloud {
             End::Found(Finding::None, false) => {
                 Resolution::unknown("not every read of the look got a complete response")
             }
-            End::Found(Finding::CannotTell(failure), _) => Resolution::Unknown(failure.message),
+            End::Found(Finding::CannotTell(failure), _) => {
+                let end = failure.message.floor_char_boundary(MESSAGE);
+                Resolution::unknown(&failure.message[..end])
+            }
             _ => return Err(unexpected()),
         })
     }
@@ -550,6 +581,20 @@ fn answers(catalogue: &Catalogue) -> Result<BTreeMap<String, Validator>, Manifes
     compiled.collect()
 }
 
+/// About how many bytes exchanges have as JSON.
+fn bytes_of(exchanges: &[Exchange]) -> usize {
+    let responses = exchanges.iter().map(|exchange| match &exchange.response {
+        Ok(response) => response.body.len(),
+        Err(failure) => failure.message.len(),
+    });
+    let requests = exchanges.iter().flat_map(|exchange| &exchange.request.body);
+    let texts = requests.map(|piece| match piece {
+        Piece::Text(text) => text.len(),
+        Piece::Sealed(_) => 0,
+    });
+    responses.chain(texts).sum()
+}
+
 fn unexpected() -> Failure {
     Failure::new(
         Code::Internal,
@@ -560,6 +605,10 @@ fn unexpected() -> Failure {
 impl Cloud for DriverCloud {
     fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
+    }
+
+    fn largest_sealed(&self) -> usize {
+        largest_sealed(self.reached.manifest.login)
     }
 
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer> {

@@ -18,10 +18,10 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
-    /// The state after one more change. `response` is `None` if the change got no response.
-    pub(crate) fn and(self, response: Option<&Incoming>, is_soap: bool) -> Self {
-        match (self, response) {
-            (Sent::Nothing, Some(response)) if is_refusal(response, is_soap) => Sent::Refused,
+    /// The state after one more change. `is_refused` if the API itself refused it.
+    pub(crate) fn and(self, is_refused: bool) -> Self {
+        match (self, is_refused) {
+            (Sent::Nothing, true) => Sent::Refused,
             _ => Sent::Performed,
         }
     }
@@ -37,7 +37,7 @@ impl Sent {
 
 /// Whether the API itself refused the request: with a status 4xx, or with a SOAP fault. After 408 and 429 the server was too
 /// slow or too busy, and may have begun the change nevertheless.
-fn is_refusal(response: &Incoming, is_soap: bool) -> bool {
+pub(crate) fn is_refusal(response: &Incoming, is_soap: bool) -> bool {
     match response.status {
         408 | 429 => false,
         400..=499 => true,
@@ -50,7 +50,7 @@ fn is_refusal(response: &Incoming, is_soap: bool) -> bool {
 }
 
 /// The most bytes of a driver's message. The journal of a pass keeps as many of a failure.
-const MESSAGE: usize = 32_000;
+pub(crate) const MESSAGE: usize = 32_000;
 
 /// A driver's failure, with the effect that the host has computed.
 pub(crate) fn failure(said: guest::Failure, sent: Sent) -> Failure {
@@ -131,19 +131,12 @@ mod tests {
             (504, "", false, Sent::Performed),
             (200, "", false, Sent::Performed),
         ] {
-            let after = Sent::Nothing.and(Some(&response(status, body)), soap);
+            let after = Sent::Nothing.and(is_refusal(&response(status, body), soap));
             assert_eq!(after, sent, "{status} {body}");
         }
-        assert_eq!(Sent::Nothing.and(None, false), Sent::Performed);
-        assert_eq!(
-            Sent::Performed.and(Some(&response(400, "")), false),
-            Sent::Performed
-        );
-        assert_eq!(
-            Sent::Refused.and(Some(&response(400, "")), false),
-            Sent::Performed,
-            "two were sent"
-        );
+        assert_eq!(Sent::Nothing.and(false), Sent::Performed, "no response");
+        assert_eq!(Sent::Performed.and(true), Sent::Performed);
+        assert_eq!(Sent::Refused.and(true), Sent::Performed, "two were sent");
     }
 
     #[test]

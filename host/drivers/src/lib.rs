@@ -3,7 +3,8 @@
 //! ```text
 //! CloudRequest → cloud.rs → operation.rs ⇄ the driver (polity-sandbox): which requests to send, what responses mean
 //!                               ├ check.rs    which requests a driver may make
-//!                               ├ seal.rs     values of sealed arguments
+//!                               ├ seal.rs     values of sealed arguments, places.rs in which fields they are
+//!                               ├ unsealed.rs values that were sent lately
 //!                               ├ reached.rs  the driver and its server, which all operations share
 //!                               ├ polity-http login, signature, connection
 //!                               ├ logouts.rs  ends sessions while nobody waits
@@ -21,8 +22,8 @@ mod connection;
 mod effect;
 mod exchanged;
 mod logouts;
-mod meter;
 mod operation;
+mod places;
 mod reached;
 mod seal;
 mod traffic;
@@ -33,6 +34,6 @@ pub use catalogue::{ManifestError, answer_schema};
 pub use cloud::DriverCloud;
 pub use connection::{Connection, Credentials, CurrentTransport, Rates};
 pub use exchanged::{Difference, Ended, Exchanged, Keeps, Part};
-pub use meter::metered;
+pub use polity_clouds::metered;
 pub use reached::Spent;
 pub use traffic::Calls;

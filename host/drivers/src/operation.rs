@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::future::join_all;
-use polity_clouds::Redactor;
+use futures::StreamExt as _;
+use polity_clouds::catalogue::SealedPlace;
+use polity_clouds::{AT_ONCE, Redactor, compute, offload};
 use polity_core::contract::{Code, Failure};
 use polity_http::login::Session;
-use polity_http::{Incoming, Lost, Outgoing};
+use polity_http::{Budget, Incoming, Lost, Outgoing};
 use polity_sandbox::driver::{
-    Call, DriverLimits, Effect as Does, Exchange, Finding, HttpRequest, HttpResponse, Outcome,
+    Call, DriverLimits, Effect as Does, Exchange, Finding, HttpRequest, HttpResponse, Outcome, Piece,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -18,13 +19,18 @@ use tokio::time::Instant;
 use crate::check::{self, Checked};
 use crate::effect::{self, Sent};
 use crate::exchanged::{Part, STEPS};
+use crate::places;
 use crate::reached::{Reached, pause};
-use crate::seal::{self, Values};
+use crate::seal::{self, Stage, Values, Wrong};
 
 /// The most requests of one operation.
 const REQUESTS: usize = 64;
 /// The most bytes of all responses of an operation together.
-const ANSWERED: usize = 16 << 20;
+pub(crate) const ANSWERED: usize = 16 << 20;
+/// The most reads of an operation that are on their way at the same time.
+const AT_A_TIME: usize = 8;
+/// The most bytes of a rule that a driver broke. A rule may name what a driver chose.
+const RULE: usize = 2_000;
 /// How often a read is sent at most. A change is sent once.
 const READS: u32 = 3;
 /// The pause before a read is sent again.
@@ -55,39 +61,70 @@ pub(crate) enum End {
 }
 
 /// An operation under way.
-pub(crate) struct Operation<'a> {
-    pub(crate) reached: &'a Reached,
+pub(crate) struct Operation {
+    pub(crate) reached: Arc<Reached>,
     pub(crate) session: Arc<Session>,
     pub(crate) tenant: String,
-    /// The tenant queue in which its requests wait.
+    /// The tenant queue in which its requests wait, and that pays for the work.
     pub(crate) queue: Arc<str>,
     pub(crate) part: Part,
+    /// Whether the operation changes something, by the catalogue.
+    pub(crate) changes: bool,
     /// No change is sent from then on.
     pub(crate) change_by: Instant,
     pub(crate) until: Instant,
     /// The values of sealed arguments.
-    pub(crate) values: Values,
+    pub(crate) values: Arc<Values>,
+    /// The most bytes of a sealed text, and the fields in which it may be sent.
+    pub(crate) largest: usize,
+    pub(crate) places: &'static [SealedPlace],
+    /// Scrubs the secrets of the session, and everything that is sent for a sealed value.
     pub(crate) redactor: Redactor,
+    /// Scrubs everything that is sent for a sealed value.
+    pub(crate) sealed: Redactor,
     pub(crate) sent: Sent,
     /// Whether every read got a complete response.
     pub(crate) is_complete: bool,
     pub(crate) requests: usize,
-    pub(crate) bytes: usize,
+    pub(crate) budget: Budget,
     /// The last request, if it has no response: it creates and is ready to be sent, or its response was lost.
     pub(crate) last: Option<HttpRequest>,
     /// Whether the driver broke its contract.
     pub(crate) has_broken: AtomicBool,
 }
 
-impl<'a> Operation<'a> {
+/// A request that is ready to be sent, and with sealed texts the redactors that have learned them.
+struct Ready {
+    outgoing: Outgoing,
+    checked: Checked,
+    learned: Option<(Redactor, Redactor)>,
+}
+
+/// Why a request is not sent.
+enum Unsendable {
+    /// The driver broke this rule.
+    Rule(String),
+    Failed(Failure),
+}
+
+impl From<Wrong> for Unsendable {
+    fn from(wrong: Wrong) -> Self {
+        match wrong {
+            Wrong::Rule(rule) => Unsendable::Rule(rule),
+            Wrong::TooLarge(message) => Unsendable::Failed(Failure::new(Code::InvalidArgument, message)),
+        }
+    }
+}
+
+impl Operation {
     /// Calls the driver until the operation ends. `call` has the exchanges so far; each new exchange is added to it.
     pub(crate) async fn run(&mut self, call: &mut Arc<Call>) -> Result<End, Failure> {
         for _ in 0..STEPS {
             match self.step(call).await? {
-                Outcome::Answered(answer) => return self.answered(&call.operation, answer),
+                Outcome::Answered(answer) => return self.answered(&call.operation, answer).await,
                 Outcome::Resolved(finding) if self.part == Part::Resolve => {
                     if let Finding::Found(found) = &finding {
-                        self.allowed(&call.operation, found)?;
+                        self.allowed(&call.operation, found.clone()).await?;
                     }
                     return Ok(End::Found(finding, self.is_complete));
                 }
@@ -95,7 +132,7 @@ impl<'a> Operation<'a> {
                     return Err(self.broken("it returned a finding, but the call performs an operation"));
                 }
                 Outcome::Send(requests) => {
-                    if let Some(end) = self.send(Arc::make_mut(call), requests).await? {
+                    if let Some(end) = self.send(call, requests).await? {
                         return Ok(end);
                     }
                 }
@@ -107,17 +144,17 @@ impl<'a> Operation<'a> {
     /// One call of the driver, on a thread that may compute.
     async fn step(&self, call: &Arc<Call>) -> Result<Outcome, Failure> {
         let (driver, asked) = (self.reached.driver.clone(), call.clone());
-        let stepped = tokio::task::spawn_blocking(move || {
+        let step = move || {
             let began = std::time::Instant::now();
             let stepped = driver.step(&asked, &DriverLimits::default());
             (stepped, began.elapsed())
-        });
-        let (stepped, took) = stepped.await.map_err(|e| self.broken(&e.to_string()))?;
+        };
+        let (stepped, took) = compute(&self.queue, step).await;
         self.reached.spends(&call.operation, stepped.fuel, took);
         stepped.outcome.map_err(|fault| self.broken(&fault.to_string()))
     }
 
-    fn answered(
+    async fn answered(
         &self,
         operation: &str,
         answer: Result<String, polity_sandbox::driver::Failure>,
@@ -126,28 +163,39 @@ impl<'a> Operation<'a> {
             return Err(self.broken("it returned an answer, but the call resolves an entry"));
         }
         match answer {
-            Ok(answer) => self.allowed(operation, &answer).map(End::Answered),
+            Ok(answer) => self.allowed(operation, answer).await.map(End::Answered),
             Err(said) => Err(effect::failure(said, self.sent)),
         }
     }
 
     /// Checks an answer against the catalogue's schema, on which policies rely.
-    fn allowed(&self, operation: &str, answer: &str) -> Result<Value, Failure> {
-        let answer: Value =
-            serde_json::from_str(answer).map_err(|e| self.broken(&format!("its answer is no JSON: {e}")))?;
-        let validator = self.reached.answers.get(operation);
-        match validator.and_then(|validator| validator.iter_errors(&answer).next()) {
-            None => Ok(answer),
-            Some(e) => {
-                let (path, e) = (e.instance_path().to_string(), e.masked());
-                let rule = format!("its answer to {operation} does not match the catalogue: {path}: {e}");
-                Err(self.broken(&rule))
+    async fn allowed(&self, operation: &str, answer: String) -> Result<Value, Failure> {
+        let (reached, operation) = (self.reached.clone(), operation.to_owned());
+        let bytes = answer.len();
+        let check = move || {
+            let answer: Value =
+                serde_json::from_str(&answer).map_err(|e| format!("its answer is no JSON: {e}"))?;
+            let validator = reached.answers.get(&operation);
+            match validator.and_then(|validator| validator.iter_errors(&answer).next()) {
+                None => Ok(answer),
+                Some(e) => {
+                    let (path, e) = (e.instance_path().to_string(), e.masked());
+                    Err(format!(
+                        "its answer to {operation} does not match the catalogue: {path}: {e}"
+                    ))
+                }
             }
-        }
+        };
+        let checked: Result<Value, String> = offload(&self.queue, bytes, check).await;
+        checked.map_err(|rule| self.broken(&rule))
     }
 
     /// Sends the requests of a step. Returns the end of the operation if the request that creates is next.
-    async fn send(&mut self, call: &mut Call, requests: Vec<HttpRequest>) -> Result<Option<End>, Failure> {
+    async fn send(
+        &mut self,
+        call: &mut Arc<Call>,
+        requests: Vec<HttpRequest>,
+    ) -> Result<Option<End>, Failure> {
         self.requests += requests.len();
         if requests.is_empty() {
             return Err(self.broken("it returned neither a request nor an answer"));
@@ -159,15 +207,16 @@ impl<'a> Operation<'a> {
         if !changes {
             let mut ready = Vec::new();
             for request in &requests {
-                ready.push(self.outgoing(request, &call.exchanges)?);
+                ready.push(self.outgoing(request, call).await?);
             }
-            let reads = ready
+            let reads: Vec<_> = ready
                 .iter()
-                .map(|(outgoing, checked)| self.read(outgoing, checked));
-            let sent = join_all(reads).await;
+                .map(|(outgoing, checked)| self.read(outgoing, checked))
+                .collect();
+            let sent: Vec<_> = futures::stream::iter(reads).buffered(AT_A_TIME).collect().await;
             for (request, response) in requests.into_iter().zip(sent) {
-                let response = self.take_in(&request, response)?;
-                call.exchanges.push(Exchange { request, response });
+                let response = self.take_in(&request, response).await?;
+                Arc::make_mut(call).exchanges.push(Exchange { request, response });
             }
             return Ok(None);
         }
@@ -176,18 +225,13 @@ impl<'a> Operation<'a> {
         };
         match (request.effect, self.part) {
             (Does::Create, Part::Prepare) => {
-                check::check(
-                    &request,
-                    &self.reached.manifest,
-                    &self.reached.connection,
-                    &call.exchanges,
-                )
-                .map_err(|rule| self.broken(&rule))?;
+                // Everything that could be wrong with the create is found while nothing is in doubt.
+                self.outgoing(&request, call).await?;
                 self.last = Some(request);
                 return Ok(Some(End::Ready(call.exchanges.clone())));
             }
             (Does::Create, Part::Commit) if self.sent == Sent::Nothing => {}
-            (Does::Change, Part::Perform) => {}
+            (Does::Change, Part::Perform) if self.changes => {}
             (Does::Create, _) => {
                 return Err(
                     self.broken("it sends a create in a call that must not create, or a second create")
@@ -195,20 +239,20 @@ impl<'a> Operation<'a> {
             }
             _ => return Err(self.broken("it sends a change in a call that must not change anything")),
         }
-        let response = match self.change(&request, &call.exchanges).await {
+        let response = match self.change(&request, call).await {
             Ok(response) => response,
             Err(failure) => {
                 self.last = Some(request);
                 return Err(failure);
             }
         };
-        let response = self.take_in(&request, Ok(response))?;
-        call.exchanges.push(Exchange { request, response });
+        let response = self.take_in(&request, Ok(response)).await?;
+        Arc::make_mut(call).exchanges.push(Exchange { request, response });
         Ok(None)
     }
 
     /// Sends a read, more than once if necessary. The driver decides what a lost response means.
-    async fn read(&self, outgoing: &Outgoing, checked: &Checked<'_>) -> Result<Incoming, Lost> {
+    async fn read(&self, outgoing: &Outgoing, checked: &Checked) -> Result<Incoming, Lost> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -226,18 +270,26 @@ impl<'a> Operation<'a> {
     }
 
     /// Sends a change once, unless it is too late to begin.
-    async fn change(&mut self, request: &HttpRequest, exchanges: &[Exchange]) -> Result<Incoming, Failure> {
-        let (outgoing, checked) = self.outgoing(request, exchanges)?;
+    async fn change(&mut self, request: &HttpRequest, call: &Arc<Call>) -> Result<Incoming, Failure> {
+        let (outgoing, checked) = self.outgoing(request, call).await?;
         let is_soap = checked.endpoint.soap;
         let sent = self.paced(&outgoing, &checked, self.change_by).await;
         match sent {
             Ok(response) => {
-                self.sent = self.sent.and(Some(&response), is_soap);
+                // Of another status the body is not read.
+                let bytes = if response.status == 500 {
+                    response.body.len()
+                } else {
+                    0
+                };
+                let refused = move || (effect::is_refusal(&response, is_soap), response);
+                let (is_refused, response) = offload(&self.queue, bytes, refused).await;
+                self.sent = self.sent.and(is_refused);
                 Ok(response)
             }
             Err(lost) => {
                 if lost.sent {
-                    self.sent = self.sent.and(None, is_soap);
+                    self.sent = self.sent.and(false);
                 }
                 Err(Failure {
                     effect: self.sent.effect(),
@@ -249,62 +301,97 @@ impl<'a> Operation<'a> {
     }
 
     /// A request as it is sent, with its signature. The redactor learns all sealed texts in it.
-    fn outgoing(
+    async fn outgoing(
         &mut self,
         request: &HttpRequest,
-        exchanges: &[Exchange],
-    ) -> Result<(Outgoing, Checked<'a>), Failure> {
-        let reached: &'a Reached = self.reached;
-        let Reached {
-            manifest, connection, ..
-        } = reached;
-        let checked =
-            check::check(request, manifest, connection, exchanges).map_err(|rule| self.broken(&rule))?;
-        let (address, is_own) = match &checked.dynamic {
-            Some(address) => (address.clone(), false),
-            None => (self.address(&request.endpoint, &checked.endpoint.service)?, true),
-        };
-        let mut outgoing = check::outgoing(request, &checked, address);
-        let (unsealed, tenant) = (&reached.unsealed, &self.tenant);
-        let body = seal::body(&request.body, &self.values, &mut |text| {
-            unsealed.note(tenant, text);
-            self.redactor.learn(text);
+        call: &Arc<Call>,
+    ) -> Result<(Outgoing, Checked), Failure> {
+        let is_sealed = seal::sealed(&request.body).next().is_some();
+        let texts = request.body.iter().map(|piece| match piece {
+            Piece::Text(text) => text.len(),
+            Piece::Sealed(_) => 0,
         });
-        outgoing.body = body.map_err(|rule| self.broken(&rule))?.into();
-        // The credentials of the cloud go only to the cloud itself, not to an appliance that runs in it.
-        if is_own {
-            let now = reached.server_time();
-            self.session.sign(&mut outgoing, &checked.endpoint.service, now);
+        let bytes: usize = texts.sum();
+        // Values are spelled in many ways. For an address, the responses before it are read.
+        let is_large = is_sealed && !self.values.is_empty() || request.address.is_some();
+        let bytes = if is_large { AT_ONCE + 1 } else { bytes };
+        let ready = self.readying(request.clone(), call.clone(), is_sealed);
+        let ready = offload(&self.queue, bytes, ready).await;
+        let ready = ready.map_err(|why| match why {
+            Unsendable::Rule(rule) => self.broken(&rule),
+            Unsendable::Failed(failure) => Failure {
+                effect: self.sent.effect(),
+                ..failure
+            },
+        })?;
+        if let Some((redactor, sealed)) = ready.learned {
+            (self.redactor, self.sealed) = (redactor, sealed);
         }
-        Ok((outgoing, checked))
+        Ok((ready.outgoing, ready.checked))
     }
 
-    fn address(&self, name: &str, service: &str) -> Result<polity_http::Address, Failure> {
-        let Reached { connection, .. } = self.reached;
-        let known = connection.endpoints.get(name).cloned();
-        let known = known.or_else(|| self.session.address(service));
-        known.ok_or_else(|| {
-            let message = format!(
-                "connection {} has no endpoint {name:?}, and its login names none: add it to spec.endpoints",
-                connection.name
-            );
-            Failure::new(Code::FailedPrecondition, message)
-        })
+    /// The work of [`Operation::outgoing`]. With sealed texts it also returns the redactors that have learned them.
+    fn readying(
+        &self,
+        request: HttpRequest,
+        call: Arc<Call>,
+        is_sealed: bool,
+    ) -> impl FnOnce() -> Result<Ready, Unsendable> + Send + 'static {
+        let (reached, session, values) = (self.reached.clone(), self.session.clone(), self.values.clone());
+        let (largest, places, tenant) = (self.largest, self.places, self.tenant.clone());
+        let (mut redactor, mut sealed) = (self.redactor.clone(), self.sealed.clone());
+        move || {
+            let Reached {
+                manifest, connection, ..
+            } = &*reached;
+            let checked = check::check(&request, manifest, connection, &call.exchanges)
+                .and_then(|checked| places::check(&request, &call.operation, places).map(|()| checked))
+                .map_err(Unsendable::Rule)?;
+            let (address, is_own) = match &checked.dynamic {
+                Some(address) => (address.clone(), false),
+                None => {
+                    let address = address(&reached, &session, &request.endpoint, &checked.endpoint.service);
+                    (address.map_err(Unsendable::Failed)?, true)
+                }
+            };
+            let mut outgoing = check::outgoing(&request, &checked, address);
+            let mut sent = Redactor::default();
+            let body = seal::body(&request.body, &values, largest, &mut |text, stage| match stage {
+                Stage::Whole => sent.learn(text),
+                Stage::Transformed => sent.learn_text(text),
+            });
+            outgoing.body = body?.into();
+            // The credentials of the cloud go only to the cloud itself, not to an appliance that runs in it.
+            if is_own {
+                session.sign(&mut outgoing, &checked.endpoint.service, reached.server_time());
+            }
+            let learned = is_sealed.then(|| {
+                redactor.join(&sent);
+                sealed.join(&sent);
+                reached.unsealed.note(&tenant, &sealed);
+                (redactor, sealed)
+            });
+            Ok(Ready {
+                outgoing,
+                checked,
+                learned,
+            })
+        }
     }
 
     /// Waits for the turn of this tenant queue and then sends the request, unless it is too late to begin.
     async fn paced(
         &self,
         outgoing: &Outgoing,
-        checked: &Checked<'_>,
+        checked: &Checked,
         begin_by: Instant,
     ) -> Result<Incoming, Lost> {
-        let Reached { connection, pace, .. } = self.reached;
+        let Reached { connection, pace, .. } = &*self.reached;
         let is_read = matches!(checked.effect, Does::Read);
         let unsent = |failure| Lost { failure, sent: false };
         let class = self.turn(outgoing, is_read, begin_by).await.map_err(unsent)?;
         let transport = connection.transport.get().map_err(unsent)?;
-        let sent = transport.send(outgoing, self.until).await;
+        let sent = transport.send_within(outgoing, self.until, &self.budget).await;
         self.reached.traffic.sent(is_read, sent.is_ok());
         if let Ok(response) = &sent {
             // The clock of an appliance that runs in the cloud is not the cloud's clock.
@@ -328,7 +415,7 @@ impl<'a> Operation<'a> {
 
     /// Waits for the turn of this tenant queue, and returns the class of requests among which this one counts.
     async fn turn(&self, outgoing: &Outgoing, is_read: bool, begin_by: Instant) -> Result<String, Failure> {
-        let Reached { connection, pace, .. } = self.reached;
+        let Reached { connection, pace, .. } = &*self.reached;
         let host = outgoing.address.host();
         let what = match is_read {
             true => "reads",
@@ -351,51 +438,39 @@ impl<'a> Operation<'a> {
     }
 
     /// The response as the driver sees it.
-    fn take_in(
+    async fn take_in(
         &mut self,
         request: &HttpRequest,
         sent: Result<Incoming, Lost>,
     ) -> Result<Result<HttpResponse, polity_sandbox::driver::Failure>, Failure> {
         let response = match sent {
             Ok(response) => response,
+            Err(_) if self.budget.is_spent() => {
+                let message = format!(
+                    "the responses to one operation have more than {} MiB, the limit of an operation",
+                    ANSWERED >> 20
+                );
+                return Err(Failure {
+                    effect: self.sent.effect(),
+                    ..Failure::new(Code::ResourceExhausted, message)
+                });
+            }
             Err(lost) => {
                 self.is_complete = false;
                 let message = self.redactor.scrub(&lost.failure.message);
                 return Ok(Err(effect::of_read(lost.failure.code, message)));
             }
         };
-        self.bytes += response.body.len();
-        if self.bytes > ANSWERED {
-            let message = format!(
-                "the responses to one operation have more than {} MiB, the limit of an operation",
-                ANSWERED >> 20
-            );
-            return Err(Failure {
-                effect: self.sent.effect(),
-                ..Failure::new(Code::ResourceExhausted, message)
-            });
-        }
         if !(200..300).contains(&response.status) && response.status != 404 {
             self.is_complete = false;
         }
-        let body = polity_body::read(&response.body, &request.keep);
-        let kept = self.redactor.answer(Ok(body.kept)).unwrap_or(Value::Null);
-        let unsealed = &self.reached.unsealed;
-        let kept = unsealed.hidden(&self.tenant, kept);
-        let seen = response
-            .headers
-            .iter()
-            .filter(|(name, _)| SEEN.contains(&name.as_str()));
-        Ok(Ok(HttpResponse {
-            status: response.status,
-            headers: seen
-                .map(|(name, value)| (name.clone(), self.redactor.scrub(value)))
-                .collect(),
-            body: kept.to_string(),
-            text: body
-                .text
-                .map(|text| unsealed.hidden_text(&self.tenant, self.redactor.scrub(&text))),
-        }))
+        let (keep, redactor) = (request.keep.clone(), self.redactor.clone());
+        let lately = self.reached.unsealed.of(&self.tenant);
+        let paths: usize = keep.iter().map(String::len).sum();
+        let headers: usize = response.headers.iter().map(|(_, value)| value.len()).sum();
+        let bytes = response.body.len() + paths + headers;
+        let read = move || read(response, &keep, &redactor, &lately);
+        Ok(Ok(offload(&self.queue, bytes, read).await))
     }
 
     /// The failure of an operation in which the driver broke this rule.
@@ -403,15 +478,58 @@ impl<'a> Operation<'a> {
         self.has_broken.store(true, Ordering::Relaxed);
         let Reached {
             manifest, connection, ..
-        } = self.reached;
+        } = &*self.reached;
         let message = format!(
-            "driver {} of connection {}: {rule}",
-            manifest.name, connection.name
+            "driver {} of connection {}: {}",
+            manifest.name,
+            connection.name,
+            &rule[..rule.floor_char_boundary(RULE)]
         );
         Failure {
             effect: self.sent.effect(),
             ..Failure::new(Code::Internal, self.redactor.scrub(&message))
         }
+    }
+}
+
+/// The address of an endpoint: from the connection, or from the login.
+fn address(
+    reached: &Reached,
+    session: &Session,
+    name: &str,
+    service: &str,
+) -> Result<polity_http::Address, Failure> {
+    let connection = &reached.connection;
+    let known = connection.endpoints.get(name).cloned();
+    let known = known.or_else(|| session.address(service));
+    known.ok_or_else(|| {
+        let message = format!(
+            "connection {} has no endpoint {name:?}, and its login names none: add it to spec.endpoints",
+            connection.name
+        );
+        Failure::new(Code::FailedPrecondition, message)
+    })
+}
+
+/// A response as the driver sees it: what it keeps, without secrets and without the values that were sent lately.
+fn read(response: Incoming, keep: &[String], redactor: &Redactor, lately: &[Redactor; 2]) -> HttpResponse {
+    let body = polity_body::read(&response.body, keep);
+    let kept = lately
+        .iter()
+        .fold(redactor.value(body.kept), |kept, known| known.value(kept));
+    let scrub = |text: &str| {
+        let text = redactor.scrub(text);
+        lately.iter().fold(text, |text, known| known.scrub(&text))
+    };
+    let seen = response
+        .headers
+        .iter()
+        .filter(|(name, _)| SEEN.contains(&name.as_str()));
+    HttpResponse {
+        status: response.status,
+        headers: seen.map(|(name, value)| (name.clone(), scrub(value))).collect(),
+        body: kept.to_string(),
+        text: body.text.map(|text| scrub(&text)),
     }
 }
 

@@ -12,7 +12,6 @@ use polity_http::{Incoming, Pace, unix_of};
 use polity_sandbox::driver::Driver;
 
 use crate::connection::Connection;
-use crate::meter;
 use crate::traffic::Traffic;
 use crate::unsealed::Unsealed;
 
@@ -69,7 +68,7 @@ impl Reached {
 
     /// Adds the cost of one step of the driver.
     pub(crate) fn spends(&self, operation: &str, fuel: u64, took: Duration) {
-        meter::spend(fuel);
+        polity_clouds::spend(fuel);
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let spent = spent.entry(operation.to_owned()).or_default();
         spent.steps += 1;

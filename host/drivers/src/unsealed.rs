@@ -1,128 +1,113 @@
-//! Keyed digests of the texts that were sent for sealed values lately. If a server repeats such a text in the response of a
-//! later operation, the host hides it from the driver.
+//! The sealed values that were sent lately. If a server repeats one in the response of a later operation, in any spelling and within
+//! any text, the host hides it from the driver.
 //!
-//! A text that a tenant has sealed is hidden only in that tenant's operations. Otherwise a tenant could seal an id or the
+//! A value that a tenant has sealed is hidden only in that tenant's operations. Otherwise a tenant could seal an id or the
 //! word `running`, and so hide it from all other tenants.
+//!
+//! # Caveats
+//!
+//! No filter can hide what a server has transformed: encrypted, compressed, cut within a line, or returned in pieces. So sealed
+//! values go only to fields of which nothing is kept (`places.rs`).
 
-use std::collections::{HashSet, VecDeque};
-use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use polity_clouds::REDACTED;
-use serde_json::Value;
+use polity_clouds::Redactor;
 
-/// The most digests that are kept. The oldest digests are dropped first.
-const MOST: usize = 4_096;
-/// The shortest text that is hidden. A shorter text can be in a response by chance.
-const SHORTEST: usize = 4;
+/// The most spellings of a tenant. The older half is dropped first.
+const MOST_OF_TENANT: usize = 1 << 16;
+/// The most spellings of a connection, some 40 MB. Beyond that, the tenant with the most loses its older half.
+const MOST: usize = 1 << 20;
 
-/// The digests of a connection. Their key exists only in this process.
+/// The values of a connection.
 #[derive(Default)]
-pub(crate) struct Unsealed {
-    key: RandomState,
-    known: Mutex<Known>,
-}
-
-#[derive(Default)]
-struct Known {
-    digests: HashSet<u64>,
-    /// In the order in which they came.
-    order: VecDeque<u64>,
-}
+pub(crate) struct Unsealed(Mutex<BTreeMap<String, Arc<[Redactor; 2]>>>);
 
 impl Unsealed {
-    /// Notes a text that is sent for a sealed value of a tenant.
-    pub(crate) fn note(&self, tenant: &str, text: &str) {
-        let text = text.trim();
-        if text.len() < SHORTEST {
+    /// Notes the values that are sent for a tenant.
+    pub(crate) fn note(&self, tenant: &str, values: &Redactor) {
+        if values.is_empty() {
             return;
         }
-        let digest = self.key.hash_one((tenant, text));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if !known.digests.insert(digest) {
-            return;
+        let count = |known: &[Redactor; 2]| known.iter().map(Redactor::spellings).sum::<usize>();
+        let mut tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = Arc::make_mut(tenants.entry(tenant.to_owned()).or_default());
+        if known[0].spellings() + values.spellings() > MOST_OF_TENANT / 2 {
+            known.swap(0, 1);
+            known[0] = Redactor::default();
         }
-        known.order.push_back(digest);
-        if known.order.len() > MOST
-            && let Some(oldest) = known.order.pop_front()
-        {
-            known.digests.remove(&oldest);
+        known[0].join_later(values);
+        while tenants.values().map(|known| count(known)).sum::<usize>() > MOST {
+            let most = tenants.iter_mut().max_by_key(|(_, known)| count(known));
+            let Some((_, most)) = most else { return };
+            let [new, old] = Arc::make_mut(most);
+            match old.is_empty() {
+                true => *new = Redactor::default(),
+                false => *old = Redactor::default(),
+            }
         }
+        tenants.retain(|_, known| count(known) > 0);
     }
 
-    /// A value in which the texts that were noted for a tenant are hidden.
-    pub(crate) fn hidden(&self, tenant: &str, value: Value) -> Value {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.digests.is_empty() {
-            true => value,
-            false => self.without(tenant, value, &known.digests),
-        }
-    }
-
-    /// A text, hidden if it was noted for a tenant.
-    pub(crate) fn hidden_text(&self, tenant: &str, text: String) -> String {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        self.text(tenant, text, &known.digests)
-    }
-
-    fn without(&self, tenant: &str, value: Value, known: &HashSet<u64>) -> Value {
-        match value {
-            Value::String(text) => Value::String(self.text(tenant, text, known)),
-            Value::Array(items) => items
-                .into_iter()
-                .map(|item| self.without(tenant, item, known))
-                .collect(),
-            Value::Object(fields) => fields
-                .into_iter()
-                .map(|(name, field)| (name, self.without(tenant, field, known)))
-                .collect(),
-            other => other,
-        }
-    }
-
-    fn text(&self, tenant: &str, text: String, known: &HashSet<u64>) -> String {
-        let trimmed = text.trim();
-        match trimmed.len() >= SHORTEST && known.contains(&self.key.hash_one((tenant, trimmed))) {
-            true => REDACTED.to_owned(),
-            false => text,
-        }
+    /// What scrubs the values of a tenant.
+    pub(crate) fn of(&self, tenant: &str) -> Arc<[Redactor; 2]> {
+        let tenants = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tenants.get(tenant).cloned().unwrap_or_default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
-    #[test]
-    fn what_was_unsealed_of_late_is_hidden_wherever_it_stands_by_itself() {
-        let unsealed = Unsealed::default();
-        let seen = json!({"a": ["#cloud-config"], "b": {"c": " s3cret\n", "d": "s3cret-looking", "e": 7}});
-        assert_eq!(unsealed.hidden("t", seen.clone()), seen, "nothing is known yet");
-        unsealed.note("t", "#cloud-config\n");
-        unsealed.note("t", "s3cret");
-        unsealed.note("t", "yes");
-        let hidden = json!({"a": [REDACTED], "b": {"c": REDACTED, "d": "s3cret-looking", "e": 7}});
-        assert_eq!(unsealed.hidden("t", seen), hidden);
-        assert_eq!(unsealed.hidden_text("t", "s3cret".to_owned()), REDACTED);
-        assert_eq!(
-            unsealed.hidden("t", json!("yes")),
-            json!("yes"),
-            "that is in responses by chance"
-        );
-        assert_eq!(
-            unsealed.hidden("another", json!("s3cret")),
-            json!("s3cret"),
-            "that is theirs"
-        );
+    fn scrubbed(unsealed: &Unsealed, tenant: &str, text: &str) -> String {
+        let known = unsealed.of(tenant);
+        known
+            .iter()
+            .fold(text.to_owned(), |text, known| known.scrub(&text))
+    }
+
+    fn of(value: &str) -> Redactor {
+        let mut redactor = Redactor::default();
+        redactor.learn(value);
+        redactor
     }
 
     #[test]
-    fn only_so_many_are_kept() {
+    fn what_was_unsealed_of_late_is_hidden_within_any_text_of_its_tenant() {
         let unsealed = Unsealed::default();
-        (0..=MOST).for_each(|number| unsealed.note("t", &format!("value {number}")));
-        assert_eq!(unsealed.hidden("t", json!("value 0")), json!("value 0"));
-        assert_eq!(unsealed.hidden("t", json!("value 1")), json!(REDACTED));
-        assert_eq!(unsealed.known.lock().unwrap().digests.len(), MOST);
+        let text = "label=s3cret-value;s3cret; czNjcmV0LXZhbHVl yes";
+        assert_eq!(scrubbed(&unsealed, "t", text), text, "nothing is known yet");
+        unsealed.note("t", &of("s3cret-value"));
+        unsealed.note("t", &of("yes"));
+        unsealed.note("t", &of("s3cret"));
+        assert_eq!(
+            scrubbed(&unsealed, "t", text),
+            "label=[redacted];s3cret; [redacted] yes",
+            "short texts are in responses by chance"
+        );
+        assert_eq!(scrubbed(&unsealed, "another", text), text, "that is theirs");
+    }
+
+    #[test]
+    fn only_so_many_are_kept_and_the_greedy_forget_first() {
+        let unsealed = Unsealed::default();
+        unsealed.note("modest", &of("the only value of it"));
+        for number in 0..20_000 {
+            unsealed.note("greedy", &of(&format!("a value with the number {number}")));
+        }
+        let is_known = |tenant, text: &str| scrubbed(&unsealed, tenant, text) != text;
+        assert!(!is_known("greedy", "a value with the number 0"));
+        assert!(is_known("greedy", "a value with the number 19999"));
+        assert!(is_known("greedy", "a value with the number 18000"));
+        let all: usize = unsealed.of("greedy").iter().map(Redactor::spellings).sum();
+        assert!(all <= MOST_OF_TENANT, "{all}");
+        for tenant in 0..40 {
+            let value: Vec<String> = (0..3_000)
+                .map(|n| format!("a long line {n} of tenant {tenant}"))
+                .collect();
+            unsealed.note(&tenant.to_string(), &of(&value.join("\n")));
+        }
+        assert!(is_known("modest", "the only value of it"));
     }
 }

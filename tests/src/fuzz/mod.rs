@@ -11,6 +11,7 @@ pub mod files;
 pub mod json;
 pub mod loader;
 pub mod policy;
+pub mod response;
 pub mod weird;
 
 use arbitrary::Unstructured;
@@ -19,12 +20,13 @@ use arbitrary::Unstructured;
 pub type Body = fn(&[u8]);
 
 /// A target by its name.
-pub const TARGETS: [(&str, Body); 5] = [
+pub const TARGETS: [(&str, Body); 6] = [
     ("api", api::run),
     ("files", files::run),
     ("json", json::run),
     ("loader", loader::run),
     ("policy", policy::run),
+    ("response", response::run),
 ];
 
 /// Choices made by bytes.

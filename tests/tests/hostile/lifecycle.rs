@@ -8,7 +8,7 @@ use crate::hostile::row::{
     BAD_OUTPUT, Before, Expect, REFUSED, Row, UNGRANTED, WRONG, WRONG_OR_UNGRANTED, act, ask, asking,
     concludes, looks_at, object, patch, patches, requests, row,
 };
-use crate::hostile::stage::{HUGE, OFFENDERS, PUPPETS};
+use crate::hostile::stage::{FITS, HUGE, LINES, OFFENDERS, PUPPETS};
 
 /// Patches that put something else where an object or a list stands.
 pub(crate) fn shapes() -> Vec<Row> {
@@ -476,8 +476,17 @@ fn secrets() -> Vec<Row> {
             WRONG_OR_UNGRANTED,
         )
     };
+    let of_lines = |name: &str, secret: &str, expect: Expect| {
+        let user_data = format!(r#","userData":{{"$secret":{{"name":"{secret}","key":"k"}}}}"#);
+        row(name, act(cloud("vm.clone", clone(&user_data), Some("m"))), expect)
+    };
     vec![
         unsealed("a Secret", clone(&format!(r#","userData":{sealed}"#))),
+        of_lines("a Secret of many lines", LINES, WRONG),
+        of_lines("a Secret of many lines, once more", LINES, WRONG),
+        of_lines("a Secret of many lines, three times", LINES, WRONG),
+        of_lines("a Secret of many lines, four times", LINES, WRONG),
+        of_lines("a Secret that is as large as may be", FITS, Expect::Ends),
         unsealed(
             "a Secret escaped",
             clone(r#","userData":{"\u0024secret":{"name":"canary","key":"k"}}"#),

@@ -25,6 +25,9 @@ pub(crate) const NEIGHBOURS: &str = "neighbours";
 pub(crate) const CANARY: &str = "c4nary-of-the-hostile-table";
 /// The Pod whose answers fill a journal.
 pub(crate) const HUGE: &str = "huge";
+/// A Secret of a hundred thousand short lines, and one that is as large as the simulated cloud takes.
+pub(crate) const LINES: &str = "lines";
+pub(crate) const FITS: &str = "fits";
 /// How long a table is played, of the host's time.
 pub(crate) const PLAYED: Duration = Duration::from_secs(60);
 /// The mark at the place of a manifest in a compiled policy; see `tests/hostile/verbatim/said.rs`.
@@ -107,6 +110,7 @@ pub(crate) fn puppets() -> Value {
         {"cloud": ["vm.*", "task.get", "machine.*"]},
         {"lock": ["p-*"]},
         {"mint": ["password", "bootstrap-token"]},
+        {"secrets": {"name": LINES}}, {"secrets": {"name": FITS}},
         {"ask": maps}, {"create": maps}, {"patch": maps}, {"delete": maps},
         {"ask": pods}, {"create": pods}, {"patch": pods}, {"delete": pods}, {"evict": pods},
         {"ask": puppets}, {"create": puppets}, {"patch": puppets}, {"delete": puppets},
@@ -228,7 +232,12 @@ impl Stage {
         let filled = json!([{"name": "FILLED", "value": "x".repeat(500_000)}]);
         let huge = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata(HUGE),
             "spec": {"containers": [{"name": "c", "image": "i", "env": filled}]}});
-        for object in [secret, pod, map, huge] {
+        let lines = |name: &str, count: usize| {
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata(name),
+            "stringData": {"k": "12345678\n".repeat(count)}})
+        };
+        let (many, fits) = (lines(LINES, 100_000), lines(FITS, 7_000));
+        for object in [secret, pod, map, huge, many, fits] {
             fixture.apply(&object).await;
         }
         let mut victim = puppet("Puppet", OFFENDERS, "victim", json!({"answer": nothing()}));

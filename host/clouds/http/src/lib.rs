@@ -22,4 +22,4 @@ mod transport;
 pub use address::{Address, BadAddress};
 pub use pace::{LONGEST_PAUSE, Pace, Rate};
 pub use reach::Reach;
-pub use transport::{BadTls, Incoming, Lost, Outgoing, Tls, Transport, unix_of};
+pub use transport::{BadTls, Budget, Incoming, Lost, Outgoing, Tls, Transport, unix_of};

@@ -1,11 +1,13 @@
 //! One request to a server, and its response.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body::Body;
+use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
@@ -24,6 +26,8 @@ use crate::roots::DefaultRoots;
 
 /// The most bytes of a response's body.
 const LARGEST: usize = 4 << 20;
+/// The most bytes of a response to a login. It is read at once, on a thread of the runtime.
+const LARGEST_OF_LOGIN: usize = 512 << 10;
 /// How long an idle connection stays open.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -112,6 +116,30 @@ pub struct Tls {
     pub client: Option<(Vec<u8>, Vec<u8>)>,
 }
 
+/// The bytes that the responses of an operation may have together. All requests of the operation share it, and each takes from
+/// it while its response arrives: responses that are too large together are never in memory together.
+#[derive(Debug)]
+pub struct Budget(AtomicUsize);
+
+impl Budget {
+    /// So many bytes.
+    pub fn new(bytes: usize) -> Self {
+        Budget(AtomicUsize::new(bytes))
+    }
+
+    /// Whether a response had more than was left. Then nothing is left.
+    pub fn is_spent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let took = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            Some(left.saturating_sub(bytes))
+        });
+        took.is_ok_and(|left| left > bytes)
+    }
+}
+
 /// Why certificates or a proxy cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadTls {
@@ -180,8 +208,30 @@ impl Transport {
         })
     }
 
-    /// Sends a request once, and waits for its response until this moment.
+    /// Sends a request of a login once, and waits for its response until this moment.
     pub async fn send(&self, request: &Outgoing, until: Instant) -> Result<Incoming, Lost> {
+        let all = Budget::new(LARGEST + 1);
+        self.exchange_within(request, until, LARGEST_OF_LOGIN, &all).await
+    }
+
+    /// Sends a request of an operation once, and waits for its response until this moment. The response takes from the budget
+    /// of the operation.
+    pub async fn send_within(
+        &self,
+        request: &Outgoing,
+        until: Instant,
+        budget: &Budget,
+    ) -> Result<Incoming, Lost> {
+        self.exchange_within(request, until, LARGEST, budget).await
+    }
+
+    async fn exchange_within(
+        &self,
+        request: &Outgoing,
+        until: Instant,
+        largest: usize,
+        budget: &Budget,
+    ) -> Result<Incoming, Lost> {
         let host = request.address.host();
         let what = format!("{} {host}", request.method);
         let unsent = |code, why: &str| Lost {
@@ -203,7 +253,7 @@ impl Transport {
             return Err(unsent(Code::Unavailable, message));
         }
         let connection = capture_connection(&mut ready);
-        let answered = tokio::time::timeout_at(until, self.exchange(ready)).await;
+        let answered = tokio::time::timeout_at(until, self.exchange(ready, largest, budget)).await;
         let is_connected = connection.connection_metadata().is_some();
         // A server that is connected to and says nothing is there: it may be slow for one tenant alone.
         self.breaker.found(host, is_connected);
@@ -246,24 +296,19 @@ impl Transport {
         Ok(ready)
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Incoming, Failure> {
+    async fn exchange(
+        &self,
+        request: Request<Full<Bytes>>,
+        largest: usize,
+        budget: &Budget,
+    ) -> Result<Incoming, Failure> {
         let answered = match &self.client {
             Way::Direct(client) => client.request(request).await,
             Way::Proxy(client) => client.request(request).await,
         };
         let answer = answered.map_err(|e| Failure::new(Code::Unavailable, causes(&e)))?;
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, LARGEST).collect().await;
-        let body = body.map_err(|e| match e.is::<http_body_util::LengthLimitError>() {
-            true => Failure::new(
-                Code::ResourceExhausted,
-                format!("the response has more than {} MiB", LARGEST >> 20),
-            ),
-            false => Failure::new(
-                Code::Unavailable,
-                format!("the response is cut off: {}", causes(&*e)),
-            ),
-        })?;
+        let body = collect(body, largest, budget).await?;
         let headers = head
             .headers
             .iter()
@@ -271,9 +316,40 @@ impl Transport {
         Ok(Incoming {
             status: head.status.as_u16(),
             headers: headers.collect(),
-            body: body.to_bytes(),
+            body,
         })
     }
+}
+
+/// Takes in a body, and counts it while it arrives.
+async fn collect(
+    mut body: impl Body<Data = Bytes, Error: std::error::Error> + Unpin,
+    largest: usize,
+    budget: &Budget,
+) -> Result<Bytes, Failure> {
+    let mut all = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| {
+            let message = format!("the response is cut off: {}", causes(&e));
+            Failure::new(Code::Unavailable, message)
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        if all.len() + data.len() > largest {
+            let message = match largest >> 20 {
+                0 => format!("the response has more than {} KiB", largest >> 10),
+                mib => format!("the response has more than {mib} MiB"),
+            };
+            return Err(Failure::new(Code::ResourceExhausted, message));
+        }
+        if !budget.take(data.len()) {
+            let message = "the responses to one operation are too large together";
+            return Err(Failure::new(Code::ResourceExhausted, message));
+        }
+        all.extend_from_slice(&data);
+    }
+    Ok(all.freeze())
 }
 
 /// An error with all its causes. Only the causes tell a certificate that does not fit from a port that is closed.
@@ -324,6 +400,7 @@ fn client_config(tls: &Tls) -> Result<ClientConfig, BadTls> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::StreamBody;
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
@@ -389,5 +466,31 @@ mod tests {
             last = lost.failure.message;
         }
         assert!(last.contains("not sent"), "{last}");
+    }
+
+    #[tokio::test]
+    async fn what_arrives_is_counted_while_it_arrives_over_all_responses_of_an_operation() {
+        let budget = Budget::new(1_000);
+        let endless = || {
+            let frame = || Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(&[0; 100])));
+            StreamBody::new(futures::stream::iter(std::iter::repeat_with(frame)))
+        };
+        let few = |count: usize| {
+            let frame = || Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(&[0; 100])));
+            StreamBody::new(futures::stream::iter(std::iter::repeat_with(frame).take(count)))
+        };
+        let large = collect(endless(), 200, &budget).await.expect_err("one response");
+        assert!(large.message.contains("more than 0 KiB"), "{large}");
+        assert_eq!(
+            collect(few(3), 500, &budget).await.map(|body| body.len()),
+            Ok(300)
+        );
+        assert!(!budget.is_spent());
+        let large = collect(endless(), 10_000, &budget)
+            .await
+            .expect_err("all together");
+        assert!(large.message.contains("together"), "{large}");
+        assert!(budget.is_spent());
+        assert!(collect(few(1), 500, &budget).await.is_err());
     }
 }

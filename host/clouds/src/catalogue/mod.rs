@@ -10,6 +10,7 @@ pub mod machine;
 pub mod node;
 pub mod pool;
 pub mod router;
+mod sealed;
 pub mod task;
 pub mod vm;
 
@@ -19,6 +20,7 @@ use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 pub use credential::plan as credential_plan;
+pub use sealed::{LARGEST_SEALED, SealedPlace, largest_sealed, reads_by_post, sealed_places};
 
 /// The time after which a call is cut. The design allows no more.
 pub const LONGEST: Duration = Duration::from_secs(5);

@@ -16,48 +16,78 @@ const SECRET: [&str; 7] = [
 /// secret: a controller reads it back.
 const SECRET_KEYS: [&str; 2] = ["guestinfo.userdata", "guestinfo.vendordata"];
 
-/// The rest of each path below the present value. `None` is a path that ends here: everything below is kept.
-type Paths<'a> = Vec<Option<&'a str>>;
+/// The paths that begin with a text, in the order of their bytes, without that text.
+///
+/// A field's name may contain dots, so a path can be split into fields in many ways. But all ways through a tree to the same value
+/// have the same text. So there is one such list for each value, and to go on by a field is a binary search: the work is linear in
+/// the names of the tree's fields, whatever the paths are.
+#[derive(Clone, Copy)]
+struct Paths<'a> {
+    sorted: &'a [&'a [u8]],
+    /// How much of each path is behind.
+    passed: usize,
+}
+
+impl<'a> Paths<'a> {
+    /// The paths that go on with this text.
+    fn on(self, text: &[u8]) -> Paths<'a> {
+        let next = |path: &&'a [u8]| &path[self.passed..(self.passed + text.len()).min(path.len())];
+        let from = self.sorted.partition_point(|path| next(path) < text);
+        let count = self.sorted[from..].partition_point(|path| next(path) == text);
+        Paths {
+            sorted: &self.sorted[from..from + count],
+            passed: self.passed + text.len(),
+        }
+    }
+
+    /// Whether a path ends here.
+    fn end(self) -> bool {
+        self.sorted.first().is_some_and(|path| path.len() == self.passed)
+    }
+}
 
 /// Keeps the values at these paths. Paths are dotted and go through lists; `*` keeps everything.
 pub(crate) fn keep(mut tree: Value, keep: &[impl AsRef<str>]) -> Value {
-    let paths: Paths<'_> = keep
-        .iter()
-        .map(|path| Some(path.as_ref()).filter(|path| *path != "*"))
-        .collect();
-    narrow(&mut tree, &paths);
+    let mut sorted: Vec<&[u8]> = keep.iter().map(|path| path.as_ref().as_bytes()).collect();
+    sorted.sort_unstable();
+    match sorted.contains(&b"*".as_slice()) {
+        true => without_secrets(&mut tree),
+        false => narrow(
+            &mut tree,
+            Paths {
+                sorted: &sorted,
+                passed: 0,
+            },
+        ),
+    }
     tree
 }
 
-fn narrow(value: &mut Value, paths: &Paths<'_>) {
-    if paths.contains(&None) {
-        return without_secrets(value);
-    }
+fn narrow(value: &mut Value, paths: Paths<'_>) {
     match value {
         Value::Object(fields) => {
             if fields.get("key").is_some_and(is_secret_key) {
                 fields.remove("value");
             }
             fields.retain(|name, value| {
-                let deeper: Paths<'_> = paths.iter().filter_map(|path| beyond((*path)?, name)).collect();
-                let is_kept = !deeper.is_empty() && !is_secret(name);
-                if is_kept {
-                    narrow(value, &deeper);
+                let here = paths.on(name.as_bytes());
+                let deeper = here.on(b".");
+                if is_secret(name) || here.sorted.is_empty() {
+                    return false;
                 }
-                is_kept
+                if here.end() {
+                    without_secrets(value);
+                    return true;
+                }
+                if deeper.sorted.is_empty() {
+                    return false;
+                }
+                narrow(value, deeper);
+                true
             });
         }
         Value::Array(elements) => elements.iter_mut().for_each(|element| narrow(element, paths)),
         other => *other = Value::Null,
-    }
-}
-
-/// The rest of a path after this field; `None` if the path does not lead through the field. A field's name may contain dots.
-fn beyond<'a>(path: &'a str, field: &str) -> Option<Option<&'a str>> {
-    let rest = path.strip_prefix(field)?;
-    match rest.is_empty() {
-        true => Some(None),
-        false => rest.strip_prefix('.').map(Some),
     }
 }
 
@@ -76,7 +106,7 @@ fn without_secrets(value: &mut Value) {
 }
 
 fn is_secret(name: &str) -> bool {
-    SECRET.contains(&name.to_ascii_lowercase().as_str())
+    SECRET.iter().any(|secret| name.eq_ignore_ascii_case(secret))
 }
 
 /// Whether the `key` of an element names a secret. It is a text in JSON, and a list of one element in XML.
@@ -105,6 +135,39 @@ mod tests {
         assert_eq!(keep(tree.clone(), &[] as &[&str]), json!({}));
         assert_eq!(keep(tree.clone(), &["*"]), tree);
         assert_eq!(keep(json!("text"), &["a"]), Value::Null);
+    }
+
+    #[test]
+    fn a_path_is_split_into_fields_in_any_way_that_fits() {
+        let tree = json!({"a": {"b": {"c": 1}, "b.c": 2}, "a.b": {"c": 3, "x": 4}, "a.b.c": 5, "": {"": 6}});
+        assert_eq!(
+            keep(tree.clone(), &["a.b.c"]),
+            json!({"a": {"b": {"c": 1}, "b.c": 2}, "a.b": {"c": 3}, "a.b.c": 5})
+        );
+        assert_eq!(keep(tree.clone(), &["."]), json!({"": {"": 6}}));
+        assert_eq!(keep(tree.clone(), &["", "a"])["a"], tree["a"]);
+        assert_eq!(
+            keep(json!({"a.b": 1, "a": 2}), &["a.b"]),
+            json!({"a.b": 1, "a": null})
+        );
+        assert_eq!(
+            keep(json!({"a": [[{"b": 1}], 2]}), &["a.b"]),
+            json!({"a": [[{"b": 1}], null]})
+        );
+    }
+
+    /// So many paths and fields took hours, on a thread of the runtime.
+    #[test]
+    fn the_work_is_not_paths_times_fields() {
+        let paths: Vec<String> = (0..60_000)
+            .map(|n| format!("a.field-{n}.deeper.and.deeper"))
+            .collect();
+        let fields = (0..100_000).map(|n| (format!("field-{n}"), json!({"deeper": {"and": 1, "or": 2}})));
+        let tree = json!({"a": fields.collect::<serde_json::Map<_, _>>()});
+        let began = std::time::Instant::now();
+        let kept = keep(tree, &paths);
+        assert_eq!(kept["a"].as_object().map(serde_json::Map::len), Some(60_000));
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     }
 
     #[test]

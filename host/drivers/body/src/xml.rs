@@ -4,8 +4,12 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 use serde_json::{Map, Value};
 
+use crate::MOST_VALUES;
+
 /// The deepest level of elements. The responses of clouds have about a dozen levels.
 const DEEPEST: usize = 64;
+/// The most attributes of an element.
+const ATTRIBUTES: usize = 64;
 /// The field that holds the text of an element.
 const TEXT: &str = "$text";
 
@@ -25,16 +29,20 @@ pub(crate) fn tree(bytes: &[u8]) -> Option<Value> {
         fields: Map::new(),
         text: String::new(),
     }];
+    let mut count = 0;
     loop {
+        if count > MOST_VALUES {
+            return None;
+        }
         match reader.read_event().ok()? {
             Event::Start(start) => {
                 if open.len() > DEEPEST {
                     return None;
                 }
-                open.push(begin(&start)?);
+                open.push(begin(&start, &mut count)?);
             }
             Event::Empty(start) => {
-                let element = begin(&start)?;
+                let element = begin(&start, &mut count)?;
                 end(open.last_mut()?, element);
             }
             Event::End(_) => {
@@ -59,9 +67,16 @@ pub(crate) fn tree(bytes: &[u8]) -> Option<Value> {
     (!document.fields.is_empty()).then_some(Value::Object(document.fields))
 }
 
-fn begin(start: &BytesStart<'_>) -> Option<Element> {
+/// Adds the element and its attributes to the count of values.
+fn begin(start: &BytesStart<'_>, count: &mut usize) -> Option<Element> {
     let mut fields = Map::new();
-    for attribute in start.attributes() {
+    *count += 1;
+    // The parser compares the name of each attribute with all before it. No response has as many.
+    for (nth, attribute) in start.attributes().enumerate() {
+        if nth == ATTRIBUTES {
+            return None;
+        }
+        *count += 1;
         let attribute = attribute.ok()?;
         let name = attribute.key.local_name().into_inner();
         let value = attribute.normalized_value(XmlVersion::Implicit1_0).ok()?;

@@ -1,9 +1,11 @@
 //! A driver that does what its configuration says, whatever the operation is: one outcome for each number of exchanges. What
 //! comes after the last one is the last one again.
 
+use std::collections::BTreeMap;
+
 use polity_driver_sdk::{
     Call, Code, Effect, Endpoint, Finding, HttpRequest, Implements, Login, Manifest, Outcome, Part, Piece,
-    Sealed, failure,
+    Sealed, Transform, failure,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,6 +44,8 @@ pub enum Does {
     Spin,
     /// Takes memory for ever.
     Fill,
+    /// One of these, by the operation.
+    Of(BTreeMap<String, Does>),
 }
 
 /// A request. What is missing is harmless.
@@ -64,6 +68,16 @@ pub struct Wish {
     pub bytes: usize,
     /// The sealed argument that the body holds.
     pub seals: Option<String>,
+    /// The field of the body in which it is; `userData` if nothing is said.
+    pub field: Option<String>,
+    /// How it is transformed before it is escaped: `base64`, `json`, `xml` or `form`, each so many times.
+    pub then: Vec<(String, usize)>,
+    /// How many parts of the sealed text are this argument, beside the first.
+    pub copies: usize,
+    /// How many texts of the body hold it, beside the first.
+    pub pieces: usize,
+    /// How many paths of the response are kept, beside everything, and how long each is.
+    pub paths: [usize; 2],
 }
 
 /// Whose last byte is the stamp. A test writes another one into the component.
@@ -102,7 +116,13 @@ pub fn step(call: &Call) -> Outcome {
     let config: Config = serde_json::from_str(&call.config).unwrap_or_default();
     let count = call.exchanges.len();
     let does = config.steps.get(count).or(config.steps.last());
-    match does.unwrap_or(&Does::Panic) {
+    does.map_or_else(|| panic!("without a step"), |does| outcome(does, call))
+}
+
+fn outcome(does: &Does, call: &Call) -> Outcome {
+    let count = call.exchanges.len();
+    match does {
+        Does::Of(operations) => outcome(&operations[&call.operation], call),
         Does::Send(wishes) => Outcome::Send(wishes.iter().map(request).collect()),
         Does::Answer(answer) => Outcome::Answered(Ok(answer.to_string())),
         Does::Say(text) => Outcome::Answered(Ok(text.clone())),
@@ -140,14 +160,14 @@ fn request(wish: &Wish) -> HttpRequest {
         "create" => (Effect::Create, "POST"),
         _ => (Effect::Read, "GET"),
     };
-    let sealed = wish.seals.iter().map(|path| {
-        Piece::Sealed(Sealed {
-            parts: vec![Part::Argument(path.clone())],
-            then: Vec::new(),
-        })
-    });
-    let mut body: Vec<Piece> = sealed.collect();
-    body.push(Piece::Text("x".repeat(wish.bytes)));
+    let mut headers: Vec<(String, String)> = wish.header.clone().map(Into::into).into_iter().collect();
+    let mut body = vec![Piece::Text("x".repeat(wish.bytes))];
+    if let Some(path) = &wish.seals {
+        body = sealing(wish, path);
+        headers.push(("content-type".to_owned(), "application/json".to_owned()));
+    }
+    let [paths, length] = wish.paths;
+    let path = |n: usize| format!("{n:0length$}");
     HttpRequest {
         effect,
         endpoint: wish.endpoint.clone().unwrap_or_else(|| "api".to_owned()),
@@ -155,10 +175,36 @@ fn request(wish: &Wish) -> HttpRequest {
         method: wish.method.clone().unwrap_or_else(|| method.to_owned()),
         path: wish.path.clone(),
         query: Vec::new(),
-        headers: wish.header.clone().map(Into::into).into_iter().collect(),
+        headers,
         body,
-        keep: vec!["*".to_owned()],
+        keep: (0..paths).map(path).chain(["*".to_owned()]).collect(),
     }
+}
+
+/// A document whose field is the sealed argument, as often as it is wished for.
+fn sealing(wish: &Wish, path: &str) -> Vec<Piece> {
+    let transform = |name: &str| match name {
+        "base64" => Transform::Base64,
+        "xml" => Transform::Xml,
+        "form" => Transform::Form,
+        _ => Transform::Json,
+    };
+    let then = wish.then.iter();
+    let then = then.flat_map(|(name, times)| vec![transform(name); *times]);
+    let sealed = Sealed {
+        parts: vec![Part::Argument(path.to_owned()); wish.copies + 1],
+        then: then.chain([Transform::Json]).collect(),
+    };
+    let field = wish.field.as_deref().unwrap_or("userData");
+    let mut body = vec![Piece::Text(format!("[{{\"{field}\":\""))];
+    for nth in 0..=wish.pieces {
+        if nth > 0 {
+            body.push(Piece::Text(format!("\"}},{{\"{field}\":\"")));
+        }
+        body.push(Piece::Sealed(sealed.clone()));
+    }
+    body.push(Piece::Text("\"}]".to_owned()));
+    body
 }
 
 /// Exports it. Natively there is nothing to export.

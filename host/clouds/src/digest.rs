@@ -1,0 +1,89 @@
+//! Digests of all parts of a text, each in constant time.
+//!
+//! The digest of bytes is the polynomial of the bytes at a random point, modulo a prime. Equal bytes have equal digests. Different
+//! bytes of 64 KiB have the same digest once in 2⁴⁵ times, and nobody outside of this process can find two that have.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::LazyLock;
+
+/// A Mersenne prime.
+const PRIME: u64 = (1 << 61) - 1;
+
+/// The random point of this process.
+static POINT: LazyLock<u64> = LazyLock::new(|| (RandomState::new().hash_one(()) % (PRIME - 512)) + 256);
+
+/// The powers of small lengths.
+static SMALL: LazyLock<[u64; 32]> = LazyLock::new(|| {
+    let mut powers = [1; 32];
+    for n in 1..powers.len() {
+        powers[n] = times(powers[n - 1], *POINT);
+    }
+    powers
+});
+
+/// The digests of all beginnings of a text.
+pub(crate) struct Prefixes(Vec<u64>);
+
+impl Prefixes {
+    pub(crate) fn of(text: &[u8]) -> Self {
+        let point = *POINT;
+        let mut all = Vec::with_capacity(text.len() + 1);
+        let mut last = 0;
+        all.push(last);
+        for byte in text {
+            last = plus(times(last, point), u64::from(*byte) + 1);
+            all.push(last);
+        }
+        Prefixes(all)
+    }
+
+    /// The digest of so many bytes from here on. `power` is the [`power`] of the length.
+    pub(crate) fn digest(&self, from: usize, length: usize, power: u64) -> u64 {
+        let before = times(self.0[from], power);
+        plus(self.0[from + length], PRIME - before)
+    }
+}
+
+/// The point to the power of a length.
+pub(crate) fn power(length: usize) -> u64 {
+    if let Some(small) = SMALL.get(length) {
+        return *small;
+    }
+    let half = power(length / 2);
+    let even = times(half, half);
+    match length % 2 {
+        0 => even,
+        _ => times(even, *POINT),
+    }
+}
+
+fn plus(a: u64, b: u64) -> u64 {
+    let sum = a + b;
+    if sum >= PRIME { sum - PRIME } else { sum }
+}
+
+fn times(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    let (low, high) = (product as u64 & PRIME, (product >> 61) as u64);
+    plus(low, high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_parts_have_equal_digests_and_others_do_not() {
+        let text = b"abcabcabd, and once more: abcabcabd \xff\x00\x00";
+        let prefixes = Prefixes::of(text);
+        for (a, from) in (0..text.len()).enumerate() {
+            for b in 0..text.len() {
+                for length in 1..=text.len() - from.max(b) {
+                    let digest = |from| prefixes.digest(from, length, power(length));
+                    let is_equal = text[a..a + length] == text[b..b + length];
+                    assert_eq!(digest(a) == digest(b), is_equal, "{a} {b} {length}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Drivers and servers whose work is large: bodies, paths, transformations, values of Secrets. While one tenant asks for such work
+//! again and again, the operations of another tenant are counted, and no thread of the runtime computes for long.
+//!
+//! Time is real here, because requests go to real servers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use polity::clock::Clock;
+use polity::polls::{Measured, take_longest};
+use polity_clouds::{Cloud as _, Gateway, Sessions};
+use polity_core::contract::{Code, Effect};
+use polity_drivers::{DriverCloud, Rates};
+use polity_http::{Pace, Rate};
+use serde_json::{Value, json};
+
+use crate::drivers::{Of, Server, come_to, connection, driver, fine, look, ok, request};
+use crate::hostile::POLL;
+
+/// How long each row is played.
+const PLAYED: Duration = Duration::from_millis(2_500);
+/// The operations of the offender at the same time.
+const AT_A_TIME: usize = 4;
+/// Between two operations of an offender. To make a connection for each takes time of this thread, too.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Between two operations of the neighbour.
+const EVERY: Duration = Duration::from_millis(25);
+
+/// Large work.
+struct Work {
+    name: &'static str,
+    operation: &'static str,
+    steps: Value,
+    /// The value of the sealed argument.
+    value: String,
+    /// What its server answers.
+    says: String,
+    /// The code of its failure; `None` if it goes well.
+    fails: Option<Code>,
+}
+
+fn rows() -> Vec<Work> {
+    let reads = |name, wish: Value, says: String, fails| Work {
+        name,
+        operation: "machine.status",
+        steps: json!([{"send": wish}, fine()]),
+        value: String::new(),
+        says,
+        fails,
+    };
+    let creates = |name, wish: Value, value: String, fails| {
+        let mut wish = wish;
+        (wish["effect"], wish["seals"]) = (json!("create"), json!("userData"));
+        let says = ok(&json!({"text": "x".repeat(1 << 20), "alike": "a".repeat(1 << 20)}).to_string());
+        let steps = json!([{"send": [wish]}, fine()]);
+        Work {
+            name,
+            operation: "machine.create",
+            steps,
+            value,
+            says,
+            fails,
+        }
+    };
+    let fields: Vec<String> = (0..200_000).map(|n| format!("\"field-{n}\":1")).collect();
+    let fields = ok(&format!("{{{}}}", fields.join(",")));
+    let broken = Some(Code::Internal);
+    vec![
+        reads(
+            "paths-by-the-thousand",
+            json!([{"paths": [60_000, 20]}]),
+            fields.clone(),
+            broken,
+        ),
+        reads(
+            "fields-by-the-thousand",
+            json!([{"paths": [255, 200]}]),
+            fields,
+            None,
+        ),
+        reads("a-deep-body", json!([{}]), ok(&"[".repeat(4 << 20)), None),
+        reads(
+            "a-body-of-small-values",
+            json!([{}]),
+            ok(&format!("[{}0]", "0,".repeat(2_000_000))),
+            None,
+        ),
+        reads(
+            "a-body-of-small-elements",
+            json!([{}]),
+            ok(&format!("<a>{}</a>", "<b/>".repeat(1_000_000))),
+            None,
+        ),
+        reads(
+            "sixty-four-large-responses",
+            vec![json!({}); 64].into(),
+            ok(&"x".repeat((4 << 20) - 1)),
+            Some(Code::ResourceExhausted),
+        ),
+        creates(
+            "transformations",
+            json!({"then": [["json", 40]]}),
+            "\\".repeat(8),
+            broken,
+        ),
+        creates(
+            "growth",
+            json!({"then": [["json", 3]]}),
+            "\\".repeat(65_000),
+            broken,
+        ),
+        creates("copies", json!({"copies": 4_000}), "x".repeat(60_000), broken),
+        creates("pieces", json!({"pieces": 4_000}), "x".repeat(60_000), broken),
+        creates(
+            "a-large-secret",
+            json!({}),
+            "12345678\n".repeat(100_000),
+            Some(Code::InvalidArgument),
+        ),
+        creates(
+            "a-secret-of-many-lines",
+            json!({"then": [["base64", 1]]}),
+            lines(),
+            None,
+        ),
+        creates("a-secret-like-the-answer", json!({}), "a".repeat(65_000), None),
+    ]
+}
+
+/// As many lines that count as the largest value has.
+fn lines() -> String {
+    let line = |n: usize| format!("{:01$}\n", n, 20 + n % 40);
+    (0..)
+        .map(line)
+        .scan(0, |sum, line| {
+            *sum += line.len();
+            (*sum < 65_000).then_some(line)
+        })
+        .collect()
+}
+
+fn cloud(server: &Server, steps: &Value, value: &str) -> Gateway<DriverCloud> {
+    let fast = Rate {
+        per_second: 1e6,
+        burst: 1e6,
+    };
+    let mut connection = connection(&server.address, steps.clone(), None);
+    connection.rates = Rates {
+        reads: fast,
+        changes: fast,
+    };
+    let clock = || Arc::new(Clock::real());
+    let cloud = DriverCloud::new(driver(), connection, Arc::new(Pace::default()), clock());
+    let secrets = Arc::new(Of(value.to_owned()));
+    Gateway::new(cloud.expect("a connection"), secrets, clock(), Sessions::new(1)).expect("a gateway")
+}
+
+/// How many operations a neighbour gets while somebody offends, or nobody; and what comes of the offences.
+async fn played(work: Option<&Work>) -> (usize, Vec<Option<(Code, Effect)>>) {
+    let benign = Server::saying(ok("{}"));
+    let neighbour = cloud(&benign, &json!([look(), fine()]), "");
+    let (end, count) = (Instant::now() + PLAYED, AtomicUsize::new(0));
+    let passes = async {
+        while Instant::now() < end {
+            let mut asked = request("machine.status");
+            asked.session.tenant_queue = "neighbour".into();
+            neighbour.perform(asked).await.expect("it is answered");
+            count.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(EVERY).await;
+        }
+    };
+    let offences = async {
+        let Some(work) = work else {
+            return Vec::new();
+        };
+        let server = Server::saying(work.says.clone());
+        let offend = async || {
+            let mut ends = Vec::new();
+            while Instant::now() < end {
+                // Each time another one, because an operation whose driver broke its contract waits.
+                let offended = cloud(&server, &work.steps, &work.value);
+                let ended = Measured::new(work.name, come_to(&offended, work.operation)).await;
+                tokio::time::sleep(PAUSE).await;
+                ends.push(ended.err().map(|failure| (failure.code, failure.effect)));
+            }
+            ends
+        };
+        let all = (0..AT_A_TIME).map(|_| offend());
+        futures::future::join_all(all).await.concat()
+    };
+    let (_, offences) = tokio::join!(Measured::new("neighbour", passes), offences);
+    (count.into_inner(), offences)
+}
+
+#[tokio::test]
+async fn large_work_of_one_tenant_is_done_beside_the_operations_of_others() {
+    // The driver is compiled, and all that is made once.
+    let _ = come_to(
+        &cloud(&Server::saying(ok("{}")), &json!([look(), fine()]), ""),
+        "machine.status",
+    )
+    .await;
+    take_longest();
+    let (quiet, _) = played(None).await;
+    let mut wrong = Vec::new();
+    for work in rows().iter().filter(|work| crate::hostile::is_chosen(work.name)) {
+        let (count, ends) = played(Some(work)).await;
+        let mut say = |why: String| wrong.push(format!("{}: {why}", work.name));
+        // Two processors are shared with three servers, and with other tests.
+        if count < quiet / 3 {
+            say(format!(
+                "the neighbour had {count} operations, and {quiet} without"
+            ));
+        }
+        let (longest, what) = take_longest();
+        if longest > POLL {
+            say(format!("a poll of {what} took {longest:?}"));
+        }
+        let expected = work.fails.map(|code| (code, Effect::None));
+        // An operation may run out of time beside three others; nothing else may come of it.
+        let is_other = |end: &&Option<(Code, Effect)>| {
+            **end != expected && !matches!(end, Some((Code::DeadlineExceeded | Code::Aborted, _)))
+        };
+        if let Some(other) = ends.iter().find(is_other) {
+            say(format!("{other:?} of {}", ends.len()));
+        }
+        if ends.is_empty() {
+            say("nothing came of it".to_owned());
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
