@@ -19,6 +19,7 @@ pub mod finalizers;
 pub mod labels;
 pub mod merge_patch;
 pub mod names;
+pub mod schema;
 pub mod served;
 pub mod text;
 pub mod time;

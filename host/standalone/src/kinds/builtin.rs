@@ -4,10 +4,11 @@
 mod budget;
 mod volumes;
 
+use polity_kube_rules::schema::compile;
 use serde_json::{Value, json};
 
 use super::{Kind, Rules, Version, api_version, meta, resource_name};
-use crate::{http::table::Column, schema::compile};
+use crate::http::table::Column;
 
 /// All builtin kinds.
 pub(super) fn kinds() -> Vec<Kind> {

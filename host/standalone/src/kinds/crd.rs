@@ -2,16 +2,17 @@
 
 use std::cmp::Reverse;
 
-use polity_kube_rules::{conditions, deletion::is_deleting};
+use polity_kube_rules::{
+    conditions,
+    deletion::is_deleting,
+    schema::{Schema, compile},
+};
 use serde_json::{Value, json};
 
 use super::{Kind, Rules, Version, api_version, meta};
-use crate::{
-    http::{
-        refusal::Cause,
-        table::{Column, JsonPath},
-    },
-    schema::{Schema, compile},
+use crate::http::{
+    refusal::Cause,
+    table::{Column, JsonPath},
 };
 
 /// The resource under which CRDs are stored.

@@ -2,9 +2,8 @@
 
 use std::sync::OnceLock;
 
+use polity_kube_rules::schema::{Schema, compile};
 use serde_json::{Value, json};
-
-use crate::schema::{Schema, compile};
 
 /// An object of a kind: these fields, and apiVersion, kind, metadata.
 pub(super) fn rooted(schema: Schema) -> Schema {

@@ -1,24 +1,28 @@
 //! Structural schemas (apiextensions.k8s.io/v1): compiled once, then used to prune, default and validate.
 
+mod cause;
 mod compile;
 mod defaults;
 mod format;
-pub(crate) mod metadata;
+mod path;
 mod prune;
 mod validate;
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use regex::Regex;
 use serde_json::Value;
 
-pub(crate) use compile::compile;
+pub use cause::Cause;
+pub use compile::compile;
+pub use path::{MOST, shortened};
 
 use format::Format;
+use path::{Path, child};
 
 /// A compiled schema. `Schema::default()` allows every value.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Schema {
+pub struct Schema {
     kind: Option<Type>,
     nullable: bool,
     int_or_string: bool,
@@ -106,77 +110,16 @@ struct Limits {
 
 impl Schema {
     /// The same, with a property added or replaced.
-    pub(crate) fn with(mut self, name: &str, schema: Schema) -> Self {
+    pub fn with(mut self, name: &str, schema: Schema) -> Self {
         self.properties.insert(name.to_owned(), schema);
         self
     }
 
     /// A string.
-    pub(crate) fn string() -> Self {
+    pub fn string() -> Self {
         Self {
             kind: Some(Type::String),
             ..Self::default()
         }
-    }
-}
-
-/// The place of a value inside its object. The text is made only for errors, because most values are valid.
-#[derive(Clone, Copy)]
-struct Path<'a> {
-    parent: Option<&'a Path<'a>>,
-    step: Step<'a>,
-}
-
-#[derive(Clone, Copy)]
-enum Step<'a> {
-    Root,
-    Field(&'a str),
-    Item(usize),
-}
-
-impl<'a> Path<'a> {
-    const ROOT: Path<'static> = Path {
-        parent: None,
-        step: Step::Root,
-    };
-
-    fn field(&'a self, name: &'a str) -> Path<'a> {
-        Path {
-            parent: Some(self),
-            step: Step::Field(name),
-        }
-    }
-
-    fn item(&'a self, index: usize) -> Path<'a> {
-        Path {
-            parent: Some(self),
-            step: Step::Item(index),
-        }
-    }
-}
-
-/// `spec.disks[0].size`
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(parent) = self.parent {
-            parent.fmt(f)?;
-        }
-        match self.step {
-            Step::Root => Ok(()),
-            Step::Field(name) if self.parent.is_none_or(|p| matches!(p.step, Step::Root)) => {
-                f.write_str(name)
-            }
-            Step::Field(name) => write!(f, ".{name}"),
-            Step::Item(index) => write!(f, "[{index}]"),
-        }
-    }
-}
-
-/// `parent.child`, without a dot at the root.
-fn child(parent: &str, name: &str) -> String {
-    if parent.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{parent}.{name}")
     }
 }

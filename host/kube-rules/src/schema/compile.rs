@@ -4,8 +4,7 @@
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use super::{Additional, Format, Limits, ListType, Schema, Type, child};
-use crate::http::refusal::Cause;
+use super::{Additional, Cause, Format, Limits, ListType, Schema, Type, child};
 
 /// The sizes that a compiled pattern may have, in bytes. Everybody who may write CRDs can write patterns.
 /// Small sizes are tried first, because the regex crate does not tell how large a pattern became.
@@ -29,7 +28,7 @@ const ANNOTATIONS: [&str; 6] = [
 ];
 
 /// Compiles the structural schema at `path` of its CRD. All errors are returned together.
-pub(crate) fn compile(path: &str, schema: &Value) -> Result<Schema, Vec<Cause>> {
+pub fn compile(path: &str, schema: &Value) -> Result<Schema, Vec<Cause>> {
     let mut compiler = Compiler {
         causes: Vec::new(),
         patterns: 0,

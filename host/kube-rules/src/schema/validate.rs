@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{Additional, ListType, Path, Schema, Type};
-use crate::http::refusal::Cause;
+use super::{Additional, Cause, ListType, Path, Schema, Type};
 
 impl Schema {
     /// All errors in `value`, in the order of its fields. A value that stands unchanged in `old` is not
     /// refused by a newer schema (apiextensions-apiserver, ratcheting). Items of a list are matched by their
     /// keys.
-    pub(crate) fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
+    pub fn validate(&self, value: &Value, old: Option<&Value>) -> Vec<Cause> {
         let mut causes = Vec::new();
         self.check(&Path::ROOT, value, old, &mut causes);
         causes
