@@ -41,6 +41,6 @@ impl Schema {
     /// Whether a field may be null. A schema without constraints allows it.
     fn allows_null(&self, field: &str) -> bool {
         self.field(field)
-            .is_none_or(|schema| schema.nullable || schema.kind.is_none())
+            .is_none_or(|schema| schema.nullable || schema.types.is_empty())
     }
 }

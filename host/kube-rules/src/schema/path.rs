@@ -1,4 +1,4 @@
-//! Where in an object an error is.
+//! Where in a document an error is.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub fn shortened(mut path: String) -> String {
     path
 }
 
-/// The place of a value inside its object. The text is made only for errors, because most values are valid.
+/// The place of a value or of a schema. The text is made only for errors, because most values are valid.
 #[derive(Clone, Copy)]
 pub(super) struct Path<'a> {
     parent: Option<&'a Path<'a>>,
@@ -27,28 +27,52 @@ pub(super) struct Path<'a> {
 
 #[derive(Clone, Copy)]
 enum Step<'a> {
-    Root,
+    Root(&'a str),
     Field(&'a str),
     Item(usize),
+    /// A field whose name its author chose, in a schema: `properties[size]`.
+    Key(&'a str),
 }
 
 impl<'a> Path<'a> {
-    pub(super) const ROOT: Path<'static> = Path {
-        parent: None,
-        step: Step::Root,
-    };
+    pub(super) const ROOT: Path<'static> = Path::root("");
 
-    pub(super) fn field(&'a self, name: &'a str) -> Path<'a> {
+    /// The path of a document that stands at this place in another one.
+    pub(super) const fn root(place: &'a str) -> Path<'a> {
         Path {
-            parent: Some(self),
-            step: Step::Field(name),
+            parent: None,
+            step: Step::Root(place),
         }
     }
 
+    pub(super) fn field(&'a self, name: &'a str) -> Path<'a> {
+        self.below(Step::Field(name))
+    }
+
     pub(super) fn item(&'a self, index: usize) -> Path<'a> {
+        self.below(Step::Item(index))
+    }
+
+    pub(super) fn key(&'a self, name: &'a str) -> Path<'a> {
+        self.below(Step::Key(name))
+    }
+
+    fn below(&'a self, step: Step<'a>) -> Path<'a> {
         Path {
             parent: Some(self),
-            step: Step::Item(index),
+            step,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self.step, Step::Root(""))
+    }
+
+    /// The path for people, who are told also where the whole document is wrong.
+    pub(super) fn named(&self) -> String {
+        match self.is_empty() {
+            true => "(document)".to_owned(),
+            false => shortened(self.to_string()),
         }
     }
 }
@@ -60,21 +84,11 @@ impl fmt::Display for Path<'_> {
             parent.fmt(f)?;
         }
         match self.step {
-            Step::Root => Ok(()),
-            Step::Field(name) if self.parent.is_none_or(|p| matches!(p.step, Step::Root)) => {
-                f.write_str(name)
-            }
+            Step::Root(place) => f.write_str(place),
+            Step::Field(name) if self.parent.is_none_or(Path::is_empty) => f.write_str(name),
             Step::Field(name) => write!(f, ".{name}"),
             Step::Item(index) => write!(f, "[{index}]"),
+            Step::Key(name) => write!(f, "[{name}]"),
         }
-    }
-}
-
-/// `parent.child`, without a dot at the root.
-pub(super) fn child(parent: &str, name: &str) -> String {
-    if parent.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{parent}.{name}")
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use polity_kube_rules::schema::{Schema, compile};
+use polity_kube_rules::schema::{Dialect, Schema, compile};
 use serde_json::{Value, json};
 
 /// An object of a kind: these fields, and apiVersion, kind, metadata.
@@ -16,7 +16,9 @@ pub(super) fn rooted(schema: Schema) -> Schema {
 fn object_meta() -> Schema {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
     SCHEMA
-        .get_or_init(|| compile("metadata", &source()).expect("the schema of metadata is our own"))
+        .get_or_init(|| {
+            compile(Dialect::Structural, "metadata", &source()).expect("the schema of metadata is our own")
+        })
         .clone()
 }
 
