@@ -135,12 +135,11 @@ impl<'a> Operation<'a> {
     fn allowed(&self, operation: &str, answer: &str) -> Result<Value, Failure> {
         let answer: Value =
             serde_json::from_str(answer).map_err(|e| self.broken(&format!("its answer is no JSON: {e}")))?;
-        let validator = self.reached.answers.get(operation);
-        match validator.and_then(|validator| validator.iter_errors(&answer).next()) {
+        let schema = self.reached.answers.get(operation);
+        match schema.and_then(|schema| schema.first_error(&answer)) {
             None => Ok(answer),
-            Some(e) => {
-                let (path, e) = (e.instance_path().to_string(), e.masked());
-                let rule = format!("its answer to {operation} does not match the catalogue: {path}: {e}");
+            Some(cause) => {
+                let rule = format!("its answer to {operation} does not match the catalogue: {cause}");
                 Err(self.broken(&rule))
             }
         }
