@@ -626,7 +626,7 @@ fn load_policy(policies: &Policies, role: Role, source: &PolicySource) -> Result
         }
     }
     crds::carried(&manifest).map_err(|why| anyhow!("{}: {}: {why}", at(), manifest.name))?;
-    let config = configuration(policies, &manifest, source.configuration.as_ref())
+    let config = configuration(&manifest, source.configuration.as_ref())
         .with_context(|| format!("{}.configuration", at()))?;
     let loaded = LoadedPolicy {
         id: policy.id().clone(),

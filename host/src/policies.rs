@@ -12,7 +12,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _};
 use polity_core::binding::{PolicyId, PolicySource};
 use polity_sandbox::driver::Driver;
-use polity_sandbox::{Compiler, LoadError, Policy, Sandbox};
+use polity_sandbox::{LoadError, Policy, Sandbox};
 use sha2::{Digest, Sha256};
 
 use crate::display::hex;
@@ -177,16 +177,6 @@ impl Policies {
             };
             loaded.map_err(ended)
         })
-    }
-
-    /// Compiles policies and checks their configurations.
-    pub(crate) fn compiler(&self) -> &Compiler {
-        self.sandbox.compiler()
-    }
-
-    /// Orders the work on untrusted bytes.
-    pub(crate) fn single_flight(&self) -> &SingleFlight {
-        &self.single_flight
     }
 
     /// The state of a policy's file. It changes when the file is replaced or written to. `None` for crates

@@ -68,15 +68,6 @@ fn filling(pages: u32) -> Vec<u8> {
 /// The bombs by file name: policies, and files that are not policies.
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     let wat = |text: &str| wat::parse_str(text).expect("a module");
-    let deep = |levels: u32| {
-        let mut all = serde_json::Map::new();
-        for level in 0..levels {
-            let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
-            all.insert(format!("d{level}"), json!({"allOf": [next.clone(), next]}));
-        }
-        all.insert(format!("d{levels}"), json!({"type": "object"}));
-        json!({"$defs": all, "$ref": "#/$defs/d0"})
-    };
     vec![
         ("hostile.wasm", guests::hostile().to_vec()),
         ("capv-machine.wasm", guests::capv_machine().to_vec()),
@@ -106,7 +97,6 @@ fn files() -> Vec<(&'static str, Vec<u8>)> {
                 60,
             ),
         ),
-        ("schema.wasm", guests::hostile_schema(&deep(40))),
         ("compile.wasm", guests::component_of(&[guests::bomb(600_000)])),
         (
             "compile-more.wasm",
@@ -172,7 +162,6 @@ async fn measure() {
         "tables",
         "seven",
         "globals",
-        "schema",
         "compile",
         "compile-more",
     ] {

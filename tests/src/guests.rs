@@ -39,15 +39,11 @@ pub fn hostile_identity() -> &'static [u8] {
 /// # Panics
 /// The value is too long.
 pub fn hostile_manifest(crd: &serde_json::Value) -> Vec<u8> {
-    let mark = b"this-is-the-crd-of-the-manifest";
-    let mut bytes = include_bytes!(env!("GUEST_HOSTILE_MANIFEST")).to_vec();
-    let at = bytes.windows(mark.len()).position(|found| found == mark);
-    let room = &mut bytes[at.expect("the compiled policy holds the mark")..];
-    let (text, room) = (crd.to_string(), &mut room[..16 << 10]);
-    assert!(text.len() <= room.len(), "{} bytes", text.len());
-    room.fill(b' ');
-    room[..text.len()].copy_from_slice(text.as_bytes());
-    bytes
+    with_text(
+        include_bytes!(env!("GUEST_HOSTILE_MANIFEST")),
+        b"this-is-the-crd-of-the-manifest",
+        crd,
+    )
 }
 
 /// A driver that misbehaves as its configuration says; see `tests/hostile/driver`.
@@ -67,6 +63,14 @@ pub fn hostile_driver_with_stamp(digit: u8) -> Vec<u8> {
     bytes
 }
 
+/// The same, whose configuration has this schema. With `x-bytes` its description has so many bytes.
+///
+/// # Panics
+/// The schema is too long.
+pub fn hostile_driver_with_schema(schema: &serde_json::Value) -> Vec<u8> {
+    with_text(hostile_driver(), b"this-is-the-schema-of-the-connection", schema)
+}
+
 /// A retry policy that misbehaves as its configuration says; see `tests/hostile/retry`.
 pub fn hostile_retry() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_RETRY"))
@@ -77,11 +81,19 @@ pub fn hostile_retry() -> &'static [u8] {
 /// # Panics
 /// The schema is too long.
 pub fn hostile_schema(schema: &serde_json::Value) -> Vec<u8> {
-    let mark = b"this-is-the-schema-of-the-configuration";
-    let mut bytes = include_bytes!(env!("GUEST_HOSTILE_SCHEMA")).to_vec();
+    with_text(
+        include_bytes!(env!("GUEST_HOSTILE_SCHEMA")),
+        b"this-is-the-schema-of-the-configuration",
+        schema,
+    )
+}
+
+/// A guest with this value in the place that begins with a mark.
+fn with_text(guest: &[u8], mark: &[u8], value: &serde_json::Value) -> Vec<u8> {
+    let mut bytes = guest.to_vec();
     let at = bytes.windows(mark.len()).position(|found| found == mark);
-    let room = &mut bytes[at.expect("the compiled policy holds the mark")..];
-    let (text, room) = (schema.to_string(), &mut room[..16 << 10]);
+    let room = &mut bytes[at.expect("the compiled guest holds the mark")..];
+    let (text, room) = (value.to_string(), &mut room[..16 << 10]);
     assert!(text.len() <= room.len(), "{} bytes", text.len());
     room.fill(b' ');
     room[..text.len()].copy_from_slice(text.as_bytes());

@@ -377,7 +377,7 @@ async fn a_driver_that_ends_as_it_may_not_gets_a_failure() {
             "returned a finding, but the call performs an operation",
         ),
         (json!({"say": "no JSON"}), "no JSON"),
-        (json!({"answer": {"nonsense": 1}}), "nonsense"),
+        (json!({"answer": {"nonsense": 1}}), "providerID: is missing"),
         (json!({"answer": ["p"]}), ""),
         (json!("panic"), ""),
         (json!("spin"), ""),

@@ -40,6 +40,7 @@ mod resolve;
 mod resumed;
 mod sandbox;
 mod scenarios;
+mod schemas;
 mod secrets;
 mod simulation;
 mod story;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -24,7 +25,8 @@ pub struct Manifest {
     pub stamp: u32,
     /// The stamps that it can find.
     pub stamps: Vec<u32>,
-    /// The JSON Schema of the configuration of a connection.
+    /// The JSON Schema of the configuration of a connection, without references. A host refuses a keyword that it does not
+    /// know.
     pub config_schema: Value,
     /// The endpoints that it sends to, by name.
     pub endpoints: BTreeMap<String, Endpoint>,
@@ -99,7 +101,9 @@ impl Manifest {
     /// With a configuration of this type.
     #[must_use]
     pub fn config<C: JsonSchema>(mut self) -> Self {
-        self.config_schema = schemars::schema_for!(C).to_value();
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<C>();
+        self.config_schema = schema.to_value();
         self
     }
 

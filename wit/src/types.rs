@@ -938,7 +938,7 @@ pub struct Manifest {
     /// The dotted paths of the primary that it writes. Conditions are named by type: `status.conditions[Ready]`.
     #[serde(default)]
     pub writes: Vec<String>,
-    /// The JSON Schema of its configuration.
+    /// The JSON Schema of its configuration, without references. A host refuses a keyword that it does not know.
     #[serde(default)]
     pub config_schema: serde_json::Value,
     /// The finalizer that the host adds to an object before the first act.

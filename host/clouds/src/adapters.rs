@@ -6,14 +6,16 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use polity_kube_rules::schema::{Dialect, compile};
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::clock::Clock;
 use crate::cloud::Cloud;
 use crate::sealed::SecretResolver;
-use crate::validate::{CatalogueError, first_error};
+use crate::validate::CatalogueError;
 
 /// The storage of an adapter's state that outlives the process: one document that is written as a whole, or a
 /// database.
@@ -98,12 +100,20 @@ pub enum OpenError {
     },
 }
 
+/// The schema of a configuration, without references.
+pub fn schema<C: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<C>().to_value()
+}
+
 /// Reads a configuration after checking it against its schema, so that an error names its path.
 pub fn configuration<C: DeserializeOwned + JsonSchema>(value: &Value) -> Result<C, ConfigError> {
-    let schema = schemars::schema_for!(C).to_value();
-    let validator = jsonschema::validator_for(&schema).expect("schemars makes schemas that compile");
-    if let Some((path, message)) = first_error(&validator, value) {
-        return Err(ConfigError { path, message });
+    let schema = compile(Dialect::Json, "", &schema::<C>()).expect("tests read each configuration");
+    if let Some(cause) = schema.first_error(value) {
+        return Err(ConfigError {
+            path: cause.field,
+            message: cause.message,
+        });
     }
     C::deserialize(value).map_err(|e| ConfigError {
         path: "(document)".to_owned(),

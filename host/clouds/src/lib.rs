@@ -33,7 +33,7 @@ mod sessions;
 mod single_flight;
 mod validate;
 
-pub use adapters::{Adapter, ConfigError, OpenError, Opening, Storage, configuration};
+pub use adapters::{Adapter, ConfigError, OpenError, Opening, Storage, configuration, schema};
 pub use clock::Clock;
 pub use cloud::{BoxFuture, Cloud};
 pub use gateway::Gateway;

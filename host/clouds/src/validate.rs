@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use jsonschema::Validator;
 use polity_core::call::CloudRequest;
 use polity_core::catalogue::{Catalogue, Credential, Operation, OperationEffect};
 use polity_core::contract::{Code, Document, Failure};
+use polity_kube_rules::schema::{self, Causes, Dialect, Schema};
 use serde_json::Value;
 
 use crate::cloud::no_credentials;
@@ -14,16 +14,17 @@ use crate::cloud::no_credentials;
 /// A catalogue with compiled schemas.
 pub struct CatalogueValidator {
     catalogue: Arc<Catalogue>,
-    arguments: BTreeMap<String, Arc<Validator>>,
-    credential: Option<Arc<Validator>>,
+    arguments: BTreeMap<String, Arc<Schema>>,
+    credential: Option<Arc<Schema>>,
 }
 
 /// A schema of the catalogue does not compile. This is a bug of the adapter.
 #[derive(Debug, thiserror::Error)]
-#[error("the catalogue's schema of `{what}` does not compile: {message}")]
+#[error("the catalogue's schema of `{what}` does not compile")]
 pub struct CatalogueError {
     what: String,
-    message: String,
+    #[source]
+    causes: Causes,
 }
 
 /// The way in which an operation is called.
@@ -99,50 +100,31 @@ impl CatalogueValidator {
     }
 }
 
-/// The first error with its path: `vm.clone: cpus: "two" is not of type "integer"`.
-fn against(validator: &Validator, value: &Value, what: &str) -> Result<(), Failure> {
-    match first_error(validator, value) {
+/// The first error with its path: `vm.clone: cpus: must be an integer, not a string`. It does not quote the value, which may
+/// belong to a tenant.
+fn against(schema: &Schema, value: &Value, what: &str) -> Result<(), Failure> {
+    match schema.first_error(value) {
         None => Ok(()),
-        Some((path, message)) => Err(Failure::new(
-            Code::InvalidArgument,
-            format!("{what}: {path}: {message}"),
-        )),
-    }
-}
-
-/// The path and the message of the first error. Values are left out of the message: they may be long, and
-/// they may belong to a tenant.
-pub(crate) fn first_error(validator: &Validator, value: &Value) -> Option<(String, String)> {
-    validator
-        .iter_errors(value)
-        .map(|e| (dotted(&e.instance_path().to_string()), e.masked().to_string()))
-        .min()
-}
-
-/// A JSON pointer as a dotted path: `/networks/0` becomes `networks.0`; the whole document is `(document)`.
-fn dotted(pointer: &str) -> String {
-    match pointer.trim_start_matches('/') {
-        "" => "(document)".to_owned(),
-        path => path.replace('/', "."),
+        Some(cause) => Err(Failure::new(Code::InvalidArgument, format!("{what}: {cause}"))),
     }
 }
 
 /// The compiled schemas that are in use, by their text. All connections of a driver have the same schemas, and so have a simulated
 /// cloud and the gateway before it.
-static COMPILED: Mutex<BTreeMap<String, Weak<Validator>>> = Mutex::new(BTreeMap::new());
+static COMPILED: Mutex<BTreeMap<String, Weak<Schema>>> = Mutex::new(BTreeMap::new());
 
-fn compile(what: &str, schema: &Value) -> Result<Arc<Validator>, CatalogueError> {
+fn compile(what: &str, schema: &Value) -> Result<Arc<Schema>, CatalogueError> {
     let text = schema.to_string();
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(validator) = compiled.get(&text).and_then(Weak::upgrade) {
-        return Ok(validator);
+    if let Some(schema) = compiled.get(&text).and_then(Weak::upgrade) {
+        return Ok(schema);
     }
-    let validator = jsonschema::validator_for(schema).map_err(|e| CatalogueError {
+    let schema = schema::compile(Dialect::Json, "", schema).map_err(|causes| CatalogueError {
         what: what.to_owned(),
-        message: e.to_string(),
+        causes,
     })?;
-    let validator = Arc::new(validator);
-    compiled.retain(|_, validator| validator.strong_count() > 0);
-    compiled.insert(text, Arc::downgrade(&validator));
-    Ok(validator)
+    let schema = Arc::new(schema);
+    compiled.retain(|_, schema| schema.strong_count() > 0);
+    compiled.insert(text, Arc::downgrade(&schema));
+    Ok(schema)
 }

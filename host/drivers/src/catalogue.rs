@@ -6,9 +6,12 @@ use std::time::Duration;
 use polity_clouds::catalogue::{LONGEST, Named, credential_plan, machine, router, task, vm};
 use polity_core::catalogue::{BEGINS_WITHIN, Catalogue, OperationEffect};
 use polity_core::contract::driver::{Endpoint, Manifest};
+use polity_kube_rules::schema::Causes;
 
 /// The most bytes of the name of an endpoint's service.
 const LONGEST_SERVICE: usize = 40;
+/// The most bytes of a manifest's name or version: the same as for a name in Kubernetes, and for a policy.
+const NAME: usize = 253;
 
 /// Why a manifest is refused.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +55,7 @@ pub enum ManifestError {
     },
     /// The connection's configuration does not match the driver's schema.
     #[error("spec.driver.configuration: {0}")]
-    Configuration(String),
+    Configuration(Causes),
     /// An address of the connection already ends in the path that the login adds.
     #[error(
         "spec.endpoints.{endpoint}: {address} ends in /{path}, which the login adds: name the server alone"
@@ -65,9 +68,25 @@ pub enum ManifestError {
         /// The path that the login adds.
         path: &'static str,
     },
-    /// A schema of the driver's manifest or of the catalogue is not a JSON schema.
+    /// The driver's schema of the configuration has what no schema may have.
     #[error("the driver's schema of the configuration does not compile: {0}")]
-    Schema(String),
+    Schema(Causes),
+    /// A schema of the catalogue does not compile. This is a bug of the host.
+    #[error("the catalogue's schema of {operation} does not compile; this is a bug of Polity: {causes}")]
+    Catalogue {
+        /// The operation.
+        operation: String,
+        /// The errors in its schema.
+        causes: Causes,
+    },
+    /// A text of the manifest is too long.
+    #[error("the driver's manifest: {field} has {bytes} bytes; the limit is {NAME}")]
+    Long {
+        /// The field.
+        field: &'static str,
+        /// The length of its text.
+        bytes: usize,
+    },
 }
 
 /// Reads a manifest.
@@ -82,6 +101,12 @@ pub(crate) fn manifest(text: &str) -> Result<Manifest, ManifestError> {
                 endpoint: shown(endpoint),
                 service: shown(service),
             });
+        }
+    }
+    for (field, text) in [("name", &manifest.name), ("version", &manifest.version)] {
+        if text.len() > NAME {
+            let bytes = text.len();
+            return Err(ManifestError::Long { field, bytes });
         }
     }
     match manifest.stamps.contains(&manifest.stamp) {

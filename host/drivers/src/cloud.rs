@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jsonschema::Validator;
 use polity_clouds::catalogue::{LONGEST, largest_sealed, sealed_places};
 use polity_clouds::{BoxFuture, Clock, Cloud, Opened, Redactor, SessionRequest, offload};
 use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session as Caller, Site};
@@ -16,6 +15,7 @@ use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
 use polity_core::time::millis;
 use polity_http::login::{At, Plan, Session, Values as Secret, added_path, log_in, log_in_by_plan};
 use polity_http::{Address, Budget, Pace, Transport};
+use polity_kube_rules::schema::{Dialect, Schema, compile};
 use polity_sandbox::driver::{Call, Driver, Entry, Exchange, Finding, Piece, Task};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -87,19 +87,12 @@ impl DriverCloud {
     /// Checks this value against the driver's schema of the configuration.
     ///
     /// # Errors
-    /// The first violation, with its path.
+    /// The errors in it, with their paths.
     pub fn check(driver: &Driver, configuration: &Value) -> Result<(), ManifestError> {
         let manifest = catalogue::manifest(driver.manifest())?;
-        let validator = jsonschema::validator_for(&manifest.config_schema);
-        let validator = validator.map_err(|e| ManifestError::Schema(e.to_string()))?;
-        match validator.iter_errors(configuration).next() {
-            None => Ok(()),
-            Some(e) => Err(ManifestError::Configuration(format!(
-                "{}: {}",
-                e.instance_path(),
-                e.masked()
-            ))),
-        }
+        let schema = compile(Dialect::Json, "configSchema", &manifest.config_schema);
+        let schema = schema.map_err(ManifestError::Schema)?;
+        schema.check(configuration).map_err(ManifestError::Configuration)
     }
 
     /// The driver's manifest.
@@ -571,12 +564,15 @@ fn check_addresses(manifest: &Manifest, connection: &Connection) -> Result<(), M
     }
 }
 
-fn answers(catalogue: &Catalogue) -> Result<BTreeMap<String, Validator>, ManifestError> {
+fn answers(catalogue: &Catalogue) -> Result<BTreeMap<String, Schema>, ManifestError> {
     let operations = catalogue.operations.iter();
     let compiled = operations.map(|(name, operation)| {
-        let validator = jsonschema::validator_for(&operation.answer);
-        let validator = validator.map_err(|e| ManifestError::Schema(format!("{name}: {e}")))?;
-        Ok((name.clone(), validator))
+        let schema = compile(Dialect::Json, "", &operation.answer);
+        let schema = schema.map_err(|causes| ManifestError::Catalogue {
+            operation: name.clone(),
+            causes,
+        })?;
+        Ok((name.clone(), schema))
     });
     compiled.collect()
 }

@@ -175,15 +175,12 @@ impl Operation {
         let check = move || {
             let answer: Value =
                 serde_json::from_str(&answer).map_err(|e| format!("its answer is no JSON: {e}"))?;
-            let validator = reached.answers.get(&operation);
-            match validator.and_then(|validator| validator.iter_errors(&answer).next()) {
+            let schema = reached.answers.get(&operation);
+            match schema.and_then(|schema| schema.first_error(&answer)) {
                 None => Ok(answer),
-                Some(e) => {
-                    let (path, e) = (e.instance_path().to_string(), e.masked());
-                    Err(format!(
-                        "its answer to {operation} does not match the catalogue: {path}: {e}"
-                    ))
-                }
+                Some(cause) => Err(format!(
+                    "its answer to {operation} does not match the catalogue: {cause}"
+                )),
             }
         };
         let checked: Result<Value, String> = offload(&self.queue, bytes, check).await;

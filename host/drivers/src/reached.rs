@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jsonschema::Validator;
 use polity_clouds::Clock;
 use polity_core::contract::driver::Manifest;
 use polity_http::{Incoming, Pace, unix_of};
+use polity_kube_rules::schema::Schema;
 use polity_sandbox::driver::Driver;
 
 use crate::connection::Connection;
@@ -20,8 +20,8 @@ pub(crate) struct Reached {
     pub(crate) driver: Arc<Driver>,
     pub(crate) manifest: Manifest,
     pub(crate) connection: Connection,
-    /// The validators of the catalogue's answer schemas, by operation.
-    pub(crate) answers: BTreeMap<String, Validator>,
+    /// The catalogue's schemas of answers, by operation.
+    pub(crate) answers: BTreeMap<String, Schema>,
     pub(crate) pace: Arc<Pace>,
     clock: Arc<dyn Clock>,
     /// How far the server's clock is ahead of the host's, in milliseconds.
@@ -48,7 +48,7 @@ impl Reached {
         driver: Arc<Driver>,
         manifest: Manifest,
         connection: Connection,
-        answers: BTreeMap<String, Validator>,
+        answers: BTreeMap<String, Schema>,
         pace: Arc<Pace>,
         clock: Arc<dyn Clock>,
     ) -> Self {

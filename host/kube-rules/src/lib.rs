@@ -4,6 +4,9 @@
 //! An object is a [`serde_json::Value`], as an API server serves it, or its [`text`]. It may have any shape.
 //! A rule treats a field that is missing or has the wrong type as empty, and no function here panics.
 //!
+//! [`schema`] checks a value by the schema of a CRD, or by the part of JSON Schema with which configurations and arguments are
+//! described.
+//!
 //! **Not here.** No I/O, no clock, no randomness. No kind is known, unless Kubernetes has a rule for that
 //! kind alone. Nothing of Polity is known: grants, the scopes of watches and projections are core's.
 //!
@@ -19,6 +22,7 @@ pub mod finalizers;
 pub mod labels;
 pub mod merge_patch;
 pub mod names;
+pub mod schema;
 pub mod served;
 pub mod text;
 pub mod time;

@@ -9,6 +9,7 @@ use wasmtime::{Engine, Store};
 use crate::compile::Compiled;
 use crate::error::{LoadError, cut};
 use crate::load;
+use crate::manifest;
 use crate::policy::fault;
 use crate::state::{HANDLES, State};
 use crate::wit::driver;
@@ -82,6 +83,8 @@ impl Driver {
             .and_then(|driver| driver.polity_driver_driver_info().call_describe(&mut store));
         let manifest =
             described.map_err(|e| LoadError::Describe(cut(fault(&e, store.data(), "").to_string())))?;
+        let within = manifest::within_limits(manifest.as_bytes());
+        within.map_err(|e| LoadError::Describe(cut(e.to_string())))?;
         Ok(Driver {
             engine: engine.clone(),
             pre,
@@ -96,7 +99,7 @@ impl Driver {
         &self.digest
     }
 
-    /// The manifest as the driver answered it: JSON that nobody has read yet.
+    /// The manifest as the driver answered it: text within the limits of a manifest, which nobody has read yet.
     pub fn manifest(&self) -> &str {
         &self.manifest
     }

@@ -193,11 +193,6 @@ impl Sandbox {
         self.compiled().get(id)
     }
 
-    /// Where policies are compiled.
-    pub fn compiler(&self) -> &Compiler {
-        &self.config.compiler
-    }
-
     /// The version of the engine and its settings. A recording made with the same version replays to the same
     /// bytes.
     pub fn engine_version(&self) -> String {

@@ -40,7 +40,7 @@ mod state;
 mod wit;
 
 pub use compile::{Compiler, KeepsCode, answer as compile_confined};
-pub use confined::{Bounds, Confined, Stopped, answer as answer_confined};
+pub use confined::{Bounds, Confined, Stopped};
 pub use engine::{Sandbox, SandboxConfig};
 pub use error::LoadError;
 pub use policy::{Policy, ReusedInstance};

@@ -1,4 +1,4 @@
-//! Reads the manifest, the JSON in which a policy describes itself, within limits.
+//! Reads the manifest, the JSON in which a policy or a driver describes itself, within limits.
 
 use polity_core::contract::Manifest;
 
@@ -13,26 +13,32 @@ pub(crate) const LARGEST: usize = 2 << 20;
 pub(crate) enum ManifestError {
     #[error("the manifest does not follow wit/manifest.schema.json: {0}")]
     Shape(serde_json::Error),
-    #[error("the manifest has more than {COMPOUNDS} objects and lists")]
-    TooManyParts,
-    #[error("the manifest has more than {LARGEST} bytes")]
-    TooLarge,
+    #[error("the manifest has {0} objects and lists; the limit is {COMPOUNDS}")]
+    TooManyParts(usize),
+    #[error("the manifest has {0} bytes; the limit is {LARGEST}")]
+    TooLarge(usize),
     #[error("the manifest is not UTF-8")]
     NotText,
 }
 
-/// Reads a manifest.
+/// Reads the manifest of a policy.
 pub(crate) fn read(text: &[u8]) -> Result<Manifest, ManifestError> {
+    let text = within_limits(text)?;
+    serde_json::from_str(text).map_err(ManifestError::Shape)
+}
+
+/// The text of a manifest, if it is no larger than a host can read.
+pub(crate) fn within_limits(text: &[u8]) -> Result<&str, ManifestError> {
     if text.len() > LARGEST {
-        return Err(ManifestError::TooLarge);
+        return Err(ManifestError::TooLarge(text.len()));
     }
     let text = std::str::from_utf8(text).map_err(|_| ManifestError::NotText)?;
     // Braces inside texts are counted too. That can only refuse too much.
     let compounds = text.bytes().filter(|byte| matches!(byte, b'{' | b'['));
-    if compounds.count() > COMPOUNDS {
-        return Err(ManifestError::TooManyParts);
+    match compounds.count() {
+        count if count > COMPOUNDS => Err(ManifestError::TooManyParts(count)),
+        _ => Ok(text),
     }
-    serde_json::from_str(text).map_err(ManifestError::Shape)
 }
 
 #[cfg(test)]
@@ -52,11 +58,15 @@ mod tests {
         let crd = |count: usize| with(&format!(r#", "crd": [{}0]"#, r#"{"":0},"#.repeat(count)));
         assert_eq!(
             refused(&crd(COMPOUNDS)),
-            "the manifest has more than 50000 objects and lists"
+            "the manifest has 50002 objects and lists; the limit is 50000"
         );
         read(crd(COMPOUNDS / 2).as_bytes()).expect("as many as large ones have");
         let long = with(&format!(r#", "finalizer": "{}""#, "x".repeat(LARGEST)));
-        assert_eq!(refused(&long), "the manifest has more than 2097152 bytes");
+        assert!(
+            refused(&long).ends_with(" bytes; the limit is 2097152"),
+            "{}",
+            refused(&long)
+        );
     }
 
     #[test]

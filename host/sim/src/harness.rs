@@ -6,12 +6,20 @@ pub(crate) use polity_core::time::{Unix, millis};
 pub(crate) use serde_json::{Value, json};
 pub(crate) use std::time::Duration;
 
+use polity_kube_rules::schema::{Dialect, compile};
+
 pub(crate) use crate::*;
 
 /// Milliseconds, which the tests count.
 pub(crate) const BEGINS_WITHIN: u64 = crate::BEGINS_WITHIN.as_millis() as u64;
 
 pub(crate) const START: u64 = 1_000_000;
+
+/// Checks that a schema of the catalogue allows this value.
+pub(crate) fn assert_allows(schema: &Value, value: &Value) {
+    let schema = compile(Dialect::Json, "", schema).expect("a schema");
+    assert_eq!(schema.check(value), Ok(()), "{value}");
+}
 
 pub(crate) fn session(owner: &str) -> Session {
     Session {

@@ -7,7 +7,6 @@ use clap::{Args, Subcommand};
 use polity_sandbox::Bounds;
 
 use super::run::Memory;
-use crate::configuration;
 
 /// Work on untrusted bytes in a confined process. The process reads its input from standard input and writes
 /// the result to standard output.
@@ -34,8 +33,6 @@ enum Work {
         #[arg(value_enum)]
         sandbox: Memory,
     },
-    /// Check a configuration against a schema.
-    Configuration,
 }
 
 impl Task {
@@ -49,7 +46,6 @@ impl Task {
         std::panic::set_hook(Box::new(|_| {}));
         match self.work {
             Work::Compile { sandbox } => polity_sandbox::compile_confined(sandbox.into(), bounds),
-            Work::Configuration => configuration::answer(bounds),
         }
     }
 }

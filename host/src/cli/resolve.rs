@@ -9,6 +9,7 @@ use polity_core::binding::BindingSpec;
 use polity_core::call::{PendingEntry, Resolved, Write};
 use polity_core::contract::{Event, EventType, Kind, ObjectRef};
 use polity_core::object::Object;
+use polity_kube_rules::schema::{Dialect, compile};
 use serde_json::{Value, json};
 
 use super::connection::Connection;
@@ -191,16 +192,7 @@ fn check(entry: &PendingEntry, answer: &Value) -> Result<()> {
     let Some(schema) = polity_drivers::answer_schema(&entry.service, &entry.operation) else {
         return Ok(());
     };
-    let validator = jsonschema::validator_for(&schema).context("the catalogue has no schema")?;
-    match validator.iter_errors(answer).next() {
-        None => Ok(()),
-        Some(e) => bail!(
-            "--done is not what {} answers: {}{e}",
-            entry.operation,
-            match e.instance_path().as_str() {
-                "" => String::new(),
-                path => format!("{path}: "),
-            }
-        ),
-    }
+    let schema = compile(Dialect::Json, "", &schema).context("the catalogue has no schema")?;
+    let checked = schema.check(answer);
+    checked.map_err(|causes| anyhow!("--done is not what {} answers: {causes}", entry.operation))
 }

@@ -1,8 +1,8 @@
 //! An embedded Kubernetes API server: a [`tower::Service`] over a store in memory or in one file.
 //!
 //! **Flow.** [`Api`] reads a request and finds what it is about (`http`). `verbs` perform it on the
-//! [`Store`], with objects of `kinds` that a `schema` checks. `controllers` do what follows in the same
-//! transaction. `http` shows the result. A watch is a position in the history of its table.
+//! [`Store`], with objects of `kinds` that a [`Schema`](polity_kube_rules::schema::Schema) checks. `controllers` do what
+//! follows in the same transaction. `http` shows the result. A watch is a position in the history of its table.
 //!
 //! Nodes, pods, volumes and similar objects are written by others. The status of a disruption budget is
 //! computed here, in the transaction of the write that changes it, and evictions use it.
@@ -17,7 +17,7 @@
 mod controllers;
 mod http;
 mod kinds;
-mod schema;
+mod metadata;
 mod store;
 mod verbs;
 

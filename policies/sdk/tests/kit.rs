@@ -269,7 +269,7 @@ async fn idle(_: Context<Thing, AtMostThree>) -> Result<Next, Failure> {
 }
 
 #[test]
-#[should_panic(expected = "the host refuses this configuration: times: 4 is greater than the maximum of 3")]
+#[should_panic(expected = "the host refuses this configuration: times: must be 3 or less")]
 fn a_configuration_that_the_host_refuses_fails() {
     configured(json!(3)).pass(idle);
     configured(json!(4)).pass(idle);

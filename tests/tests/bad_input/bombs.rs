@@ -1,10 +1,11 @@
-//! Policies whose compilation, or the check of whose configuration, takes all time or memory that there is. They are
-//! stopped and tried again later, and no other policy waits for them.
+//! Policies whose compilation takes all time or memory that there is: they are stopped and tried again later. Policies and
+//! drivers whose schema of the configuration would take it: they are refused. Nothing else waits for them.
 
 use std::sync::Arc;
 
 use polity::install::Target;
 use polity::manifests::Manifests;
+use polity_core::contract::ObjectRef;
 use polity_sandbox::{Compiler, Confined, Sandbox, SandboxConfig};
 use polity_tests::guests;
 use polity_tests::host_fixture::{condition_of, machine, machines, reference, things};
@@ -36,7 +37,7 @@ impl Confining {
         confining.put("capv-machine.wasm", guests::capv_machine());
         confining.put("hostile.wasm", guests::hostile());
         confining.put("bomb.wasm", &guests::component_of(&[guests::bomb(600_000)]));
-        confining.put("schema.wasm", &guests::hostile_schema(&exploding(40)));
+        confining.put("schema.wasm", &guests::hostile_schema(&exploding()));
         confining
     }
 
@@ -49,9 +50,14 @@ impl Confining {
     /// Waits until a binding says this of itself; all of what it says.
     async fn until_said(&self, host: &Host, binding: &str, loaded: &str, words: &str) -> String {
         let name = reference("polity.dev/v1alpha1", "PolicyBinding", None, binding);
+        self.until_condition(host, &name, loaded, words).await
+    }
+
+    /// Waits until the condition `Loaded` of an object says this; all of what it says.
+    async fn until_condition(&self, host: &Host, of: &ObjectRef, loaded: &str, words: &str) -> String {
         let mut last = Value::Null;
         for _ in 0..4_000 {
-            let object = self.site.get(&name).await.unwrap_or_default();
+            let object = self.site.get(of).await.unwrap_or_default();
             last = condition_of(&object, "Loaded").cloned().unwrap_or_default();
             let message = last["message"].as_str().unwrap_or_default();
             if last["status"] == loaded && message.contains(words) {
@@ -60,7 +66,7 @@ impl Confining {
             tokio::time::sleep(std::time::Duration::from_millis(250)).await;
         }
         panic!(
-            "{binding} never said {words:?}, but {last}: {:?}",
+            "{of:?} never said {words:?}, but {last}: {:?}",
             host.handle.view().await
         );
     }
@@ -80,15 +86,11 @@ impl Confining {
     }
 }
 
-/// A schema that is evaluated twice as often at each level.
-fn exploding(levels: u32) -> Value {
-    let mut all = serde_json::Map::new();
-    for level in 0..levels {
-        let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
-        all.insert(format!("d{level}"), json!({"allOf": [next.clone(), next]}));
-    }
-    all.insert(format!("d{levels}"), json!({"type": "object"}));
-    json!({"$defs": all, "$ref": "#/$defs/d0"})
+/// A small schema whose default value is compared with each of very many alternatives.
+fn exploding() -> Value {
+    let alternatives = std::iter::repeat_n(json!({"const": 1}), 250).chain([json!({})]);
+    let items = json!({"anyOf": alternatives.collect::<Value>()});
+    json!({"properties": {"a": {"default": vec![0; 4_000], "items": items}}})
 }
 
 /// Governs ConfigMaps by this file.
@@ -129,19 +131,107 @@ async fn bombs_hold_up_neither_the_start_nor_others_and_are_tried_again_later_ea
         ),
         (
             "schema",
-            "the schema of hostile-schema cannot be evaluated: it took more than 2 s",
+            "spec.policies.lifecycle.configuration: (document): is too much to check: the schema takes more than",
         ),
+        ("bomb", "the next try is in 20s"),
     ] {
         confining.until_said(&host, binding, "False", why).await;
-    }
-    for binding in ["bomb", "schema"] {
-        let words = "the next try is in 20s";
-        confining.until_said(&host, binding, "False", words).await;
     }
     confining.until_runs("vm").await;
     // A corrected file is loaded at once.
     confining.put("bomb.wasm", guests::hostile());
     confining.until_said(&host, "bomb", "True", "").await;
+}
+
+/// Schemas of a driver's configuration, and what is said of each.
+fn driver_bombs() -> Vec<(&'static str, Value, &'static str)> {
+    let twice = |below: Value| json!({"anyOf": [below.clone(), below]});
+    vec![
+        (
+            "deep",
+            (0..70).fold(json!({}), |below, _| json!({"not": below})),
+            "schemas nest at most 64 deep",
+        ),
+        (
+            "wide",
+            (0..8).fold(json!({"required": ["z"]}), |below, _| twice(below)),
+            "(document): must match",
+        ),
+        (
+            "pattern",
+            json!({"properties": {"steps": {"pattern": "(\\pL{1000}){1000}"}}}),
+            "configSchema.properties[steps].pattern: Invalid value",
+        ),
+        (
+            "back-tracking",
+            json!({"pattern": "^(?=a)(a|aa)+$"}),
+            "must be a valid regular expression",
+        ),
+        (
+            "loop",
+            json!({"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}),
+            "references are not followed: a schema inlines",
+        ),
+        (
+            "long",
+            json!({"x-bytes": 10 << 20}),
+            "bytes; the limit is 2097152",
+        ),
+        (
+            "costly",
+            exploding_with(),
+            "is too much to check: the schema takes more than",
+        ),
+    ]
+}
+
+/// A schema that compares each step of the configuration with very many alternatives.
+fn exploding_with() -> Value {
+    let alternatives = std::iter::repeat_n(json!({"const": 1}), 900).chain([json!({})]);
+    json!({"properties": {"steps": {"items": {"anyOf": alternatives.collect::<Value>()}}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_whose_schema_is_a_bomb_is_refused_and_nothing_else_waits() {
+    let mut confining = Confining::new();
+    confining.site.connect();
+    let mut manifests = Manifests {
+        bindings: vec![machines()],
+        objects: vec![machine("default", "vm")],
+        ..Manifests::default()
+    };
+    for (name, schema, _) in driver_bombs() {
+        let file = format!("{name}.wasm");
+        confining.put(&file, &guests::hostile_driver_with_schema(&schema));
+        manifests.objects.push(json!({
+            "apiVersion": "polity.dev/v1alpha1", "kind": "CloudConnection", "metadata": {"name": name},
+            "spec": {
+                "driver": {"file": file, "configuration": {"steps": vec!["panic"; 900]}},
+                "endpoints": {"api": "http://127.0.0.1:9"},
+                "credentials": {"namespace": "default", "name": "none"},
+            },
+        }));
+        let mut through = binding(name, "hostile.wasm");
+        through["spec"]["cloud"] = json!({"name": name});
+        manifests.bindings.push(through);
+    }
+    let applied = confining.site.try_apply(&manifests, Target::Standalone).await;
+    applied.expect("the manifests are applied");
+    let host = confining.site.start();
+    for (name, _, why) in driver_bombs() {
+        let said = confining.until_said(&host, name, "False", why).await;
+        assert!(
+            said.starts_with(&format!("spec.cloud: CloudConnection {name}: ")),
+            "{said}"
+        );
+        assert!(said.chars().count() < 1_500, "{said}");
+        let what = reference("polity.dev/v1alpha1", "CloudConnection", None, name);
+        confining.until_condition(&host, &what, "False", why).await;
+    }
+    confining.until_runs("vm").await;
+    // A driver that is corrected is loaded at once.
+    confining.put("loop.wasm", guests::hostile_driver());
+    confining.until_said(&host, "loop", "True", "").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{NodeCloud, NodeConfig, Persist};
-use crate::adapters::{Adapter, OpenError, Opening, configuration};
+use crate::adapters::{Adapter, OpenError, Opening, configuration, schema};
 use crate::cloud::Cloud;
 use crate::gateway::Gateway;
 use crate::sessions::Sessions;
@@ -15,7 +15,7 @@ const NODE: &str = "node";
 /// The machine on which the host runs. Only a host that is the agent of its node can open it.
 pub const ADAPTER: Adapter = Adapter {
     name: NODE,
-    schema: || schemars::schema_for!(NodeConfig).to_value(),
+    schema: schema::<NodeConfig>,
     check: |c| config(c).map(|_| ()),
     open,
 };

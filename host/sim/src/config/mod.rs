@@ -124,7 +124,7 @@ impl Default for SimConfig {
 impl SimConfig {
     /// The JSON Schema of a configuration.
     pub fn schema() -> Value {
-        schemars::schema_for!(SimConfig).to_value()
+        polity_clouds::schema::<SimConfig>()
     }
 
     /// Reads a configuration after checking it against the schema, so that an error names its path. A YAML
@@ -162,7 +162,7 @@ impl SimConfig {
             ensure(range.min <= range.max, path, "min must not be larger than max")?;
         }
         for (i, rule) in self.faults.iter().enumerate() {
-            let path = format!("faults.{i}.probability");
+            let path = format!("faults[{i}].probability");
             ensure(
                 rule.probability.is_none_or(|p| (0.0..=1.0).contains(&p)),
                 &path,
@@ -170,19 +170,19 @@ impl SimConfig {
             )?;
             ensure(
                 rule.nth != Some(0),
-                &format!("faults.{i}.nth"),
+                &format!("faults[{i}].nth"),
                 "must be at least 1",
             )?;
         }
         for (i, outage) in self.outages.iter().enumerate() {
             ensure(
                 outage.from < outage.until,
-                &format!("outages.{i}.until"),
+                &format!("outages[{i}].until"),
                 "must be later than `from`",
             )?;
         }
         for (i, span) in self.api_server_down.iter().enumerate() {
-            let path = format!("apiServerDown.{i}.until");
+            let path = format!("apiServerDown[{i}].until");
             ensure(span.from < span.until, &path, "must be later than `from`")?;
         }
         Ok(())

@@ -140,7 +140,7 @@ fn a_configuration_is_checked_before_anything_is_opened_and_its_path_named() {
     let error = check(Some(&json!({"faults": [{"then": "explode"}]}))).unwrap_err();
     assert!(matches!(error, OpenError::Configuration { .. }));
     assert!(
-        error_chain(&error).contains("faults.0.then: "),
+        error_chain(&error).contains("faults[0].then: "),
         "{}",
         error_chain(&error)
     );

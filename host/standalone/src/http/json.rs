@@ -2,14 +2,9 @@
 
 use std::fmt::{self, Write as _};
 
+use polity_kube_rules::schema::{MOST, shortened};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
-
-/// The most duplicate fields that are reported: as many as a real API server reports (sigs.k8s.io/json).
-pub(crate) const MOST: usize = 100;
-
-/// The most bytes of a path that are reported: a path can be as long as the body.
-const PATH: usize = 256;
 
 /// Parses JSON. Returns the value and the paths of duplicate fields, such as `spec.disks[0].size`; the last
 /// of them counts.
@@ -19,15 +14,6 @@ pub(crate) fn parse(text: &[u8]) -> Result<(Value, Vec<String>), serde_json::Err
     let value = Reader(&mut duplicates).deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok((value, duplicates.found))
-}
-
-/// A path, cut to a length that can be reported.
-pub(crate) fn shortened(mut path: String) -> String {
-    if path.len() > PATH {
-        path.truncate(path.floor_char_boundary(PATH));
-        path.push('…');
-    }
-    path
 }
 
 #[derive(Default)]

@@ -1,5 +1,6 @@
 //! Refusals, as the `Status` object that Kubernetes clients understand.
 
+pub(crate) use polity_kube_rules::schema::Cause;
 use serde_json::{Value, json};
 
 /// A refused request. It becomes an HTTP error with a `Status` as its body.
@@ -13,78 +14,6 @@ pub(crate) struct Refusal {
     /// The message for people: what was refused, and why.
     pub(crate) message: String,
     details: Option<Value>,
-}
-
-/// One reason why an object is invalid.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Cause {
-    /// The reason for programs: one of the `CauseType`s of meta/v1.
-    pub(crate) reason: &'static str,
-    /// The path of the field, as `spec.disks[0].size`.
-    pub(crate) field: String,
-    /// The error without the path.
-    pub(crate) message: String,
-}
-
-impl Cause {
-    /// The value does not satisfy its schema.
-    pub(crate) fn invalid(field: &str, value: &Value, why: &str) -> Self {
-        let message = format!("Invalid value: {}: {why}", shown(value));
-        Self {
-            reason: "FieldValueInvalid",
-            field: field.to_owned(),
-            message,
-        }
-    }
-
-    /// The field is missing.
-    pub(crate) fn required(field: &str, why: &str) -> Self {
-        let message = if why.is_empty() {
-            "Required value".to_owned()
-        } else {
-            format!("Required value: {why}")
-        };
-        Self {
-            reason: "FieldValueRequired",
-            field: field.to_owned(),
-            message,
-        }
-    }
-
-    /// The field is not allowed, or must not change in this way.
-    pub(crate) fn forbidden(field: &str, why: &str) -> Self {
-        Self {
-            reason: "FieldValueForbidden",
-            field: field.to_owned(),
-            message: format!("Forbidden: {why}"),
-        }
-    }
-
-    /// The value is not in a fixed set.
-    pub(crate) fn unsupported(field: &str, value: &Value, supported: &[String]) -> Self {
-        let message = format!(
-            "Unsupported value: {}: supported values: {}",
-            shown(value),
-            supported.join(", ")
-        );
-        Self {
-            reason: "FieldValueNotSupported",
-            field: field.to_owned(),
-            message,
-        }
-    }
-}
-
-/// A value for an error message, cut if it is long.
-fn shown(value: &Value) -> String {
-    const MOST: usize = 256;
-    let mut text = value.to_string();
-    if text.len() > MOST {
-        let cut = (0..=MOST).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
-        text.truncate(cut);
-        text.push('…');
-    }
-    text
 }
 
 /// The object of a refusal. `kind` is the plural of the resource; for `Invalid` it is the kind.

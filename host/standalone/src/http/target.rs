@@ -8,7 +8,7 @@ use crate::{
         refusal::{Refusal, Subject},
     },
     kinds::{Kind, Registry, Rules, Version},
-    schema::metadata::NameRule,
+    metadata::NameRule,
     store::Key,
 };
 

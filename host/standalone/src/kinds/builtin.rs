@@ -4,10 +4,11 @@
 mod budget;
 mod volumes;
 
+use polity_kube_rules::schema::{Dialect, compile};
 use serde_json::{Value, json};
 
 use super::{Kind, Rules, Version, api_version, meta, resource_name};
-use crate::{http::table::Column, schema::compile};
+use crate::http::table::Column;
 
 /// All builtin kinds.
 pub(super) fn kinds() -> Vec<Kind> {
@@ -39,7 +40,8 @@ impl Name {
     /// The same, with required fields at the root.
     fn shaped(self, schema: &Value) -> Kind {
         let Self(group, version, kind, plural) = self;
-        let schema = compile("", schema).expect("the schemas of builtin kinds are our own");
+        let schema =
+            compile(Dialect::Structural, "", schema).expect("the schemas of builtin kinds are our own");
         Kind {
             group: group.to_owned(),
             plural: plural.to_owned(),

@@ -2,16 +2,17 @@
 
 use std::cmp::Reverse;
 
-use polity_kube_rules::{conditions, deletion::is_deleting};
+use polity_kube_rules::{
+    conditions,
+    deletion::is_deleting,
+    schema::{Dialect, Schema, compile},
+};
 use serde_json::{Value, json};
 
 use super::{Kind, Rules, Version, api_version, meta};
-use crate::{
-    http::{
-        refusal::Cause,
-        table::{Column, JsonPath},
-    },
-    schema::{Schema, compile},
+use crate::http::{
+    refusal::Cause,
+    table::{Column, JsonPath},
 };
 
 /// The resource under which CRDs are stored.
@@ -221,7 +222,7 @@ fn compile_version(path: &str, version: &Value, causes: &mut Vec<Cause>) -> Vers
             causes.push(Cause::required(&schema_path, "schemas are required"));
             Schema::default()
         }
-        source => compile(&schema_path, source).unwrap_or_else(|found| {
+        source => compile(Dialect::Structural, &schema_path, source).unwrap_or_else(|found| {
             causes.extend(found);
             Schema::default()
         }),

@@ -2,9 +2,8 @@
 
 use std::sync::OnceLock;
 
+use polity_kube_rules::schema::{Dialect, Schema, compile};
 use serde_json::{Value, json};
-
-use crate::schema::{Schema, compile};
 
 /// An object of a kind: these fields, and apiVersion, kind, metadata.
 pub(super) fn rooted(schema: Schema) -> Schema {
@@ -17,7 +16,9 @@ pub(super) fn rooted(schema: Schema) -> Schema {
 fn object_meta() -> Schema {
     static SCHEMA: OnceLock<Schema> = OnceLock::new();
     SCHEMA
-        .get_or_init(|| compile("metadata", &source()).expect("the schema of metadata is our own"))
+        .get_or_init(|| {
+            compile(Dialect::Structural, "metadata", &source()).expect("the schema of metadata is our own")
+        })
         .clone()
 }
 

@@ -7,6 +7,7 @@ mod meta;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use polity_kube_rules::schema::Schema;
 use serde_json::Value;
 
 pub(crate) use crd::{CRD_RESOURCE, admit as admit_crd, kind_of as custom_kind, set_terminating};
@@ -18,7 +19,6 @@ use crate::{
         refusal::{Refusal, Subject},
         table::Column,
     },
-    schema::Schema,
     store::{Object, Stored},
 };
 

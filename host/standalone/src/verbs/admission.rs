@@ -10,7 +10,7 @@ use crate::{
         target::Target,
     },
     kinds::{Rules, admit_crd},
-    schema::metadata::{NameRule, problems},
+    metadata::{NameRule, problems},
     verbs::fields::FieldCheck,
 };
 

@@ -1,10 +1,10 @@
 //! The fields of a body that are ignored, because they occur twice or the schema does not know them. By
 //! `fieldValidation` the client chooses whether they are refused, reported as warnings, or dropped silently.
 
+use polity_kube_rules::schema::{MOST, shortened};
 use serde_json::{Map, Value};
 
 use crate::http::{
-    json::{MOST, shortened},
     query::FieldValidation,
     refusal::{Cause, Refusal, Subject},
     target::Target,

@@ -2,6 +2,7 @@
 
 use polity_contract::merge::{declares, edits};
 use polity_contract::{Kind, Manifest};
+use polity_kube_rules::schema::{Dialect, compile};
 use serde_json::Value;
 
 use crate::Need;
@@ -34,18 +35,9 @@ const NOTE: usize = 1_024;
 
 /// Why the host refuses a configuration; `None` if it fits the schema.
 pub(super) fn misconfigured(schema: &Value, config: &Value) -> Option<String> {
-    let patterns = jsonschema::PatternOptions::regex();
-    let validator = jsonschema::options().with_pattern_options(patterns).build(schema);
-    let validator = validator.unwrap_or_else(|e| panic!("the schema of the configuration is not valid: {e}"));
-    let wrong = validator.iter_errors(config).map(|e| {
-        let path = e.instance_path().to_string();
-        match path.trim_start_matches('/').replace('/', ".") {
-            path if path.is_empty() => e.to_string(),
-            path => format!("{path}: {e}"),
-        }
-    });
-    let wrong = wrong.collect::<Vec<_>>().join("; ");
-    (!wrong.is_empty()).then_some(wrong)
+    let schema = compile(Dialect::Json, "configSchema", schema);
+    let schema = schema.unwrap_or_else(|e| panic!("the host refuses the schema of the configuration: {e}"));
+    schema.check(config).err().map(|causes| causes.to_string())
 }
 
 /// Why notes are wrong; `None` if each is an edge of the manifest, or the manifest has no edges.

@@ -83,6 +83,30 @@ pub struct Wish {
 /// Whose last byte is the stamp. A test writes another one into the component.
 static STAMP: [u8; 31] = *b"this-is-the-stamp-of-the-driver";
 
+/// The bytes that a test may write.
+const ROOM: usize = 16 << 10;
+/// The mark that a test replaces.
+const MARK: &[u8] = b"this-is-the-schema-of-the-connection";
+/// Another schema of the configuration, with blanks after it.
+static SCHEMA: [u8; ROOM] = {
+    let mut room = [b' '; ROOM];
+    let mut at = 0;
+    while at < MARK.len() {
+        room[at] = MARK[at];
+        at += 1;
+    }
+    room
+};
+
+/// The schema that a test wrote. With `x-bytes` its description has so many bytes.
+fn written_schema() -> Option<Value> {
+    let mut schema: Value = serde_json::from_slice(std::hint::black_box(&SCHEMA)).ok()?;
+    if let Some(bytes) = schema["x-bytes"].as_u64() {
+        schema["description"] = "x".repeat(usize::try_from(bytes).unwrap_or(0)).into();
+    }
+    Some(schema)
+}
+
 /// The stamp of what it creates: 1 as it is compiled, or a digit in the place of the last letter.
 fn stamp() -> u32 {
     char::from(std::hint::black_box(&STAMP)[30])
@@ -107,6 +131,7 @@ pub fn manifest() -> Manifest {
     Manifest {
         stamp: stamp(),
         stamps: vec![stamp()],
+        config_schema: written_schema().unwrap_or(manifest.config_schema),
         ..manifest
     }
 }

@@ -138,8 +138,7 @@ fn every_answer_about_machines_is_what_the_catalogue_says() {
         ("machine.delete", json!({"name": "m"})),
     ] {
         let answer = b.call("u", operation, arguments).unwrap();
-        let schema = jsonschema::validator_for(&catalogue.operations[operation].answer).unwrap();
-        assert!(schema.is_valid(&answer), "{operation}: {answer}");
+        assert_allows(&catalogue.operations[operation].answer, &answer);
     }
     assert_eq!(
         catalogue.operations["machine.create"].intent.as_deref(),

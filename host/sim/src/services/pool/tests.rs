@@ -64,8 +64,7 @@ fn every_answer_about_pools_is_what_the_catalogue_says() {
     let catalogue = b.sim.catalogue().clone();
     let check = |b: &mut Bench, operation: &str, arguments: Value| {
         let answer = b.call("u", operation, arguments).unwrap();
-        let schema = jsonschema::validator_for(&catalogue.operations[operation].answer).unwrap();
-        assert!(schema.is_valid(&answer), "{operation}: {answer}");
+        assert_allows(&catalogue.operations[operation].answer, &answer);
         b.now += 21_000;
         answer
     };

@@ -155,8 +155,7 @@ fn every_answer_about_routers_is_what_the_catalogue_says() {
         ("router.delete", json!({"id": id})),
     ] {
         let answer = b.call("u", operation, arguments).unwrap();
-        let schema = jsonschema::validator_for(&catalogue.operations[operation].answer).unwrap();
-        assert!(schema.is_valid(&answer), "{operation}: {answer}");
+        assert_allows(&catalogue.operations[operation].answer, &answer);
     }
     assert_eq!(
         catalogue.operations["router.boot"].intent.as_deref(),

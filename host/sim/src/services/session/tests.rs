@@ -505,6 +505,6 @@ fn a_provider_is_written_as_people_write() {
     let wrong = json!({"identity": {"roles": [{"arn": 1}]}});
     assert_eq!(
         SimConfig::from_value(&wrong).unwrap_err().path,
-        "identity.roles.0.arn"
+        "identity.roles[0].arn"
     );
 }

@@ -152,7 +152,10 @@ fn arguments_are_refused_with_their_path() {
     arguments["networks"] = json!(["a", 7]);
     let failure = b.call("u", "vm.clone", arguments).unwrap_err();
     assert_eq!(failure.code, Code::InvalidArgument);
-    assert!(failure.message.starts_with("vm.clone: networks.1: "), "{failure}");
+    assert!(
+        failure.message.starts_with("vm.clone: networks[1]: "),
+        "{failure}"
+    );
     let failure = b
         .call("u", "vm.get", json!({"id": "vm-1", "host": "evil"}))
         .unwrap_err();
@@ -432,13 +435,7 @@ fn every_answer_is_what_the_catalogue_says() {
     });
     let catalogue = b.sim.catalogue().clone();
     let check = |operation: &str, answer: &Value| {
-        let schema = &catalogue.operations[operation].answer;
-        let errors: Vec<_> = jsonschema::validator_for(schema)
-            .unwrap()
-            .iter_errors(answer)
-            .map(|e| e.to_string())
-            .collect();
-        assert!(errors.is_empty(), "{operation} {answer}: {errors:?}");
+        assert_allows(&catalogue.operations[operation].answer, answer);
     };
     let vm = b.vm("u");
     for operation in ["vm.get", "vm.metadata", "vm.nics", "vm.power"] {

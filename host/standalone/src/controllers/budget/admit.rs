@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::status::Amount;
 use crate::{
     http::refusal::Cause,
-    schema::metadata::{label_problems, value_problem},
+    metadata::{label_problems, value_problem},
 };
 
 /// Numbers of pods are 32 bits wide.

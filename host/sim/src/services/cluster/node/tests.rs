@@ -385,7 +385,7 @@ fn events_of_machines_are_written_as_people_write() {
     for (wrong, path) in [
         (
             json!({"apiServerDown": [{"from": 5, "until": 5}]}),
-            "apiServerDown.0.until",
+            "apiServerDown[0].until",
         ),
         (
             json!({"machines": {"boot": {"min": 2, "max": 1}}}),
@@ -393,7 +393,7 @@ fn events_of_machines_are_written_as_people_write() {
         ),
         (
             json!({"events": [{"vm": "m", "does": {"nodeProblem": "gout"}}]}),
-            "events.0.does",
+            "events[0].does.nodeProblem",
         ),
     ] {
         assert_eq!(SimConfig::from_value(&wrong).unwrap_err().path, path);

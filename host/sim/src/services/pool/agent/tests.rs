@@ -92,8 +92,7 @@ fn every_answer_of_a_machine_is_what_the_catalogue_of_real_ones_says() {
         for (operation, described) in &own {
             assert_eq!(catalogue.operations[*operation], *described);
             let answer = b.call("", operation, arguments(operation)).unwrap();
-            let schema = jsonschema::validator_for(&described.answer).unwrap();
-            assert!(schema.is_valid(&answer), "{operation}: {answer}");
+            assert_allows(&described.answer, &answer);
         }
         b.now += 5_000;
     }

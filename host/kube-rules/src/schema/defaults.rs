@@ -6,13 +6,13 @@ use super::Schema;
 
 impl Schema {
     /// Brings a stored value into the form that this schema gives it.
-    pub(crate) fn read(&self, value: &mut Value) {
+    pub fn read(&self, value: &mut Value) {
         self.prune(value);
         self.fill_in(value);
     }
 
     /// Fills in defaults. As in a real API server, a null counts as absent unless the schema allows null.
-    pub(crate) fn fill_in(&self, value: &mut Value) {
+    pub fn fill_in(&self, value: &mut Value) {
         match value {
             Value::Object(fields) => {
                 if fields.values().any(Value::is_null) {
@@ -41,6 +41,6 @@ impl Schema {
     /// Whether a field may be null. A schema without constraints allows it.
     fn allows_null(&self, field: &str) -> bool {
         self.field(field)
-            .is_none_or(|schema| schema.nullable || schema.kind.is_none())
+            .is_none_or(|schema| schema.nullable || schema.types.is_empty())
     }
 }

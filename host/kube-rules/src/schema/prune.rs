@@ -2,12 +2,11 @@
 
 use serde_json::Value;
 
-use super::{Additional, Path, Schema};
-use crate::http::json::{MOST, shortened};
+use super::{Additional, MOST, Path, Schema, shortened};
 
 impl Schema {
     /// Drops unknown fields from `value`, and says the paths of the first.
-    pub(crate) fn prune(&self, value: &mut Value) -> Vec<String> {
+    pub fn prune(&self, value: &mut Value) -> Vec<String> {
         let mut unknown = Vec::new();
         self.prune_at(&Path::ROOT, value, &mut unknown);
         unknown

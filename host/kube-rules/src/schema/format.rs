@@ -5,11 +5,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::{Timestamp, civil::Date};
 
+use super::Dialect;
+
 /// A format that is checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Format {
     Int32,
     Int64,
+    /// Another integer type of Rust: its name and its range.
+    Integer(&'static str, f64, f64),
     Byte,
     Date,
     DateTime,
@@ -21,7 +25,27 @@ pub(super) enum Format {
 
 impl Format {
     /// None for a format that is not checked.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn named(dialect: Dialect, name: &str) -> Option<Self> {
+        match dialect {
+            Dialect::Structural => Self::of_crds(name),
+            Dialect::Json => Self::integer(name).or_else(|| Self::of_crds(name)),
+        }
+    }
+
+    /// The integer types that a real API server does not know.
+    fn integer(name: &str) -> Option<Self> {
+        Some(match name {
+            "int8" => Self::Integer("int8", f64::from(i8::MIN), f64::from(i8::MAX)),
+            "int16" => Self::Integer("int16", f64::from(i16::MIN), f64::from(i16::MAX)),
+            "uint8" => Self::Integer("uint8", 0.0, f64::from(u8::MAX)),
+            "uint16" => Self::Integer("uint16", 0.0, f64::from(u16::MAX)),
+            "uint32" => Self::Integer("uint32", 0.0, f64::from(u32::MAX)),
+            "uint64" | "uint" => Self::Integer("uint64", 0.0, 18_446_744_073_709_551_615.0),
+            _ => return None,
+        })
+    }
+
+    fn of_crds(name: &str) -> Option<Self> {
         Some(match name {
             "int32" => Self::Int32,
             "int64" => Self::Int64,
@@ -41,6 +65,7 @@ impl Format {
         match self {
             Self::Int32 => "int32",
             Self::Int64 => "int64",
+            Self::Integer(name, ..) => name,
             Self::Byte => "byte",
             Self::Date => "date",
             Self::DateTime => "date-time",
@@ -54,7 +79,7 @@ impl Format {
     /// Whether a string has this format; the formats of numbers say nothing about strings.
     pub(super) fn matches(self, text: &str) -> bool {
         match self {
-            Self::Int32 | Self::Int64 => true,
+            Self::Int32 | Self::Int64 | Self::Integer(..) => true,
             Self::Byte => STANDARD.decode(text).is_ok(),
             Self::Date => text.parse::<Date>().is_ok() && text.len() == 10,
             Self::DateTime => text.contains(['T', 't']) && text.parse::<Timestamp>().is_ok(),
@@ -69,6 +94,7 @@ impl Format {
     pub(super) fn holds(self, number: f64) -> bool {
         match self {
             Self::Int32 => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number),
+            Self::Integer(_, least, most) => (least..=most).contains(&number),
             _ => true,
         }
     }
