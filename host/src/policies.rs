@@ -333,7 +333,7 @@ fn shown_from_here(path: &Path) -> String {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use polity_sandbox::{Confined, SandboxConfig};
+    use polity_sandbox::{Compiler, Confined, SandboxConfig};
 
     use super::*;
     use crate::single_flight::Later;
