@@ -10,7 +10,7 @@ use futures::{FutureExt as _, StreamExt as _};
 use polity_clouds::Cloud;
 use polity_cluster::{Cluster, MintLimits, Wanted};
 use polity_core::binding::PolicyId;
-use polity_core::call::{Call, CallId, Mint, Reply, Scope, WatchEvent, Write};
+use polity_core::call::{Call, CallId, Fence, Mint, Reply, Scope, WatchEvent, Write};
 use polity_core::catalogue::SecretRef;
 use polity_core::contract::{Code, Failure, Kind, Question, Resolution};
 use polity_core::controller::lease::LeaseProblem;
@@ -19,6 +19,7 @@ use polity_core::key::{Key, PassId};
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::time::{Boot, Now};
 use polity_drivers::metered;
+use polity_http::fence;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -130,6 +131,12 @@ impl Handle {
     pub fn cut(&self) {
         self.stopping.send_replace(Some(Stop::Cut));
     }
+}
+
+/// A call that may change something.
+struct Change {
+    id: CallId,
+    fence: Fence,
 }
 
 /// The event loop, and the parts that it drives.
@@ -401,6 +408,7 @@ impl Engine {
                     is_long,
                     tenant_queue,
                     pass,
+                    begin_by,
                 } => {
                     let began = self.clock.now();
                     self.targets.insert(id, (target_of(&call), pass, began));
@@ -409,7 +417,7 @@ impl Engine {
                         tenant_queue: tenant_queue.unwrap_or_default(),
                         is_long,
                     };
-                    self.call(turn, call);
+                    self.call(turn, call, begin_by);
                 }
                 Output::Cancel(id) => {
                     // A call that is cut has taken too long: a slow server must show in the counts.
@@ -449,8 +457,13 @@ impl Engine {
         }
     }
 
-    fn call(&mut self, turn: Turn, call: Call) {
+    fn call(&mut self, turn: Turn, call: Call, begin_by: Boot) {
         let id = turn.id;
+        let clock = self.clock.clone();
+        let change = Change {
+            id,
+            fence: Fence::new(begin_by, move || clock.now().boot),
+        };
         match call {
             Call::Step {
                 policy,
@@ -479,42 +492,42 @@ impl Engine {
             }
             Call::Cloud(request) => {
                 let name = request.session.cloud.clone();
-                self.ask_cloud(id, &name, refused, |cloud| async move {
+                self.ask_cloud(change, &name, refused, |cloud| async move {
                     Reply::Answer(cloud.perform(request).await)
                 });
             }
             Call::Prepare(request) => {
                 let name = request.session.cloud.clone();
                 let refused = |failure| Reply::Prepared(Err(failure));
-                self.ask_cloud(id, &name, refused, |cloud| async move {
+                self.ask_cloud(change, &name, refused, |cloud| async move {
                     Reply::Prepared(cloud.prepare(request).await)
                 });
             }
             Call::Commit(commit) => {
                 let name = commit.request.session.cloud.clone();
-                self.ask_cloud(id, &name, refused, |cloud| async move {
+                self.ask_cloud(change, &name, refused, |cloud| async move {
                     Reply::Answer(cloud.commit(commit).await)
                 });
             }
             Call::Resolve { session, entry } => {
                 let name = session.cloud.clone();
                 let refused = |_| Reply::Resolved(Resolution::unknown("the binding has no cloud"));
-                self.ask_cloud(id, &name, refused, |cloud| async move {
+                self.ask_cloud(change, &name, refused, |cloud| async move {
                     Reply::Resolved(cloud.resolve(&session, &entry).await)
                 });
             }
             Call::Credential { cloud, owner, plan } => {
-                self.ask_cloud(id, &cloud, refused, |cloud| async move {
+                self.ask_cloud(change, &cloud, refused, |cloud| async move {
                     Reply::Answer(cloud.credential(&plan, &owner).await)
                 });
             }
-            Call::Mint(token) => self.mint(id, token),
-            Call::Revoke { token, owner } => self.revoke(id, token, owner),
+            Call::Mint(token) => self.mint(change, token),
+            Call::Revoke { token, owner } => self.revoke(change, token, owner),
             Call::Read(question) => self.read(id, question),
             Call::Write(write) => {
                 let cluster = self.cluster.clone();
-                self.spawn(
-                    id,
+                self.change(
+                    change,
                     async move { cluster.reply(cluster.write(&write).await).await },
                 );
             }
@@ -528,13 +541,13 @@ impl Engine {
         }
     }
 
-    fn mint(&mut self, id: CallId, token: Mint) {
+    fn mint(&mut self, change: Change, token: Mint) {
         let (cluster, unix) = (self.cluster.clone(), self.clock.now().unix);
         let limits = MintLimits {
             count: token.count as usize,
             ..MintLimits::default()
         };
-        self.spawn(id, async move {
+        self.change(change, async move {
             let wanted = Wanted {
                 kind: &token.kind,
                 groups: &token.groups,
@@ -546,7 +559,7 @@ impl Engine {
     }
 
     /// Revokes a token, in the cluster and in the clouds.
-    fn revoke(&mut self, id: CallId, token: SecretRef, owner: String) {
+    fn revoke(&mut self, change: Change, token: SecretRef, owner: String) {
         let (cluster, clouds) = (self.cluster.clone(), self.clouds.clone());
         let revoke = async move {
             if let Some(value) = cluster.revoke(&token.name, &owner).await? {
@@ -554,7 +567,7 @@ impl Engine {
             }
             Ok(json!({}))
         };
-        self.spawn(id, async move { Reply::Answer(revoke.await) });
+        self.change(change, async move { Reply::Answer(revoke.await) });
     }
 
     fn read(&mut self, id: CallId, question: Question) {
@@ -579,15 +592,20 @@ impl Engine {
     /// Calls the cloud of a binding, or answers that the cloud is not open.
     fn ask_cloud<F: Future<Output = Reply> + Send + 'static>(
         &mut self,
-        id: CallId,
+        change: Change,
         name: &str,
         refused: impl FnOnce(Failure) -> Reply,
         ask: impl FnOnce(Arc<dyn Cloud>) -> F,
     ) {
         match self.clouds.get(name) {
-            Some(cloud) => self.spawn(id, Measured::new("a call of a cloud", ask(cloud))),
-            None => self.reply(id, refused(no_cloud(name))),
+            Some(cloud) => self.change(change, Measured::new("a call of a cloud", ask(cloud))),
+            None => self.reply(change.id, refused(no_cloud(name))),
         }
+    }
+
+    /// Makes a call that may change something. Its requests that change are sent only while its fence is open.
+    fn change(&mut self, change: Change, future: impl Future<Output = Reply> + Send + 'static) {
+        self.spawn(change.id, fence::within(change.fence, future));
     }
 
     fn spawn(&mut self, id: CallId, future: impl Future<Output = Reply> + Send + 'static) {

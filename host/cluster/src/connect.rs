@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use http::Request;
 use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
@@ -12,6 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::{InClusterError, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+use polity_http::fence::Fenced;
 
 use tower::{BoxError, ServiceBuilder};
 
@@ -130,13 +132,15 @@ fn client(config: Config) -> Result<Client, kube::Error> {
     }
     let mut connector = TimeoutConnector::new(https.enable_all_versions().wrap_connector(tcp()));
     connector.set_connect_timeout(config.connect_timeout);
-    let http = Pool::new(move || -> HttpClient<_, Body> {
-        HttpClient::builder(TokioExecutor::new())
+    let http = Pool::new(move || {
+        let client: HttpClient<_, Fenced<Body>> = HttpClient::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .http2_keep_alive_interval(PING_EVERY)
             .http2_keep_alive_timeout(PING_WITHIN)
             .http2_adaptive_window(true)
-            .build(connector.clone())
+            .build(connector.clone());
+        let fenced: fn(Request<Body>) -> Request<Fenced<Body>> = Fenced::of;
+        ServiceBuilder::new().map_request(fenced).service(client)
     });
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
@@ -172,12 +176,12 @@ mod tests {
     use std::error::Error as _;
     use std::io::Write as _;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
     use bytes::Bytes;
     use futures::StreamExt as _;
     use futures::stream;
-    use http::{Request, Response};
+    use http::Response;
     use http_body::Frame;
     use http_body_util::combinators::UnsyncBoxBody;
     use http_body_util::{BodyExt as _, StreamBody};
@@ -185,7 +189,11 @@ mod tests {
     use hyper::server::conn::http2;
     use hyper::service::service_fn;
     use hyper_util::rt::TokioIo;
+    use polity_core::call::Fence;
+    use polity_core::contract::{Code, Effect};
     use polity_core::controller::lease;
+    use polity_core::time::Boot;
+    use polity_http::fence;
     use rcgen::{CertifiedKey, generate_simple_self_signed};
     use tokio::net::TcpListener;
     use tokio::time::Instant;
@@ -301,6 +309,59 @@ mod tests {
         let uri = format!("https://{address}").parse().expect("a URL");
         let connection = tcp().oneshot(uri).await.expect("a connection");
         assert!(connection.inner().nodelay().expect("an option of the socket"));
+    }
+
+    /// Takes connections, each of which is made when the clock stands at `then`, and counts the requests that arrive whole.
+    async fn slow_to_connect(clock: Arc<AtomicU64>, then: u64) -> (Config, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (acceptor, certificate) = tls();
+        let mut config = Config::new(format!("https://{address}").parse().expect("a URL"));
+        config.root_cert = Some(vec![certificate]);
+        let whole = Arc::new(AtomicUsize::new(0));
+        let count = whole.clone();
+        tokio::spawn(async move {
+            let (tcp, _) = listener.accept().await.expect("a connection");
+            clock.store(then, Ordering::SeqCst);
+            let take = service_fn(move |request: Request<Incoming>| {
+                let count = count.clone();
+                async move {
+                    if request.into_body().collect().await.is_ok() {
+                        count.fetch_add(1, Ordering::SeqCst);
+                    }
+                    Ok::<_, Infallible>(http::Response::new(http_body_util::Full::new(
+                        Bytes::from_static(b"{}"),
+                    )))
+                }
+            });
+            let tls = acceptor.accept(tcp).await.expect("TLS");
+            let served = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(tls), take);
+            served.await
+        });
+        (config, whole)
+    }
+
+    #[tokio::test]
+    async fn a_change_that_became_late_while_it_was_connected_is_not_sent() {
+        for verb in [Verb::Create, Verb::Patch, Verb::Delete, Verb::Evict] {
+            for (then, expected) in [(9, 1), (10, 0)] {
+                let clock = Arc::new(AtomicU64::new(0));
+                let (config, whole) = slow_to_connect(clock.clone(), then).await;
+                let cluster = Cluster::with_config(config, ("default", "polity")).expect("a client");
+                let fence = Fence::new(Boot(10), move || Boot(clock.load(Ordering::SeqCst)));
+                let call = cluster.call(verb, "a change", "/", Some("{}".to_owned()));
+                let called = fence::within(fence, call).await;
+                match called {
+                    Ok(_) => assert_eq!(expected, 1),
+                    Err(failure) => {
+                        assert_eq!(expected, 0, "{failure}");
+                        assert_eq!(failure.code, Code::Aborted, "{failure}");
+                        assert_eq!(failure.effect, Effect::None);
+                    }
+                }
+                assert_eq!(whole.load(Ordering::SeqCst), expected);
+            }
+        }
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 use polity_core::contract::{Answer, Code, Failure, ObjectRef};
+use polity_http::fence::{self, Late};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
@@ -86,8 +87,19 @@ impl Cluster {
         path: &str,
         body: Option<String>,
     ) -> Result<http::Response<Body>, Failure> {
-        let response = self.client.send(request(verb, path, body)?).await;
-        response.map_err(|e| error::from_transport(verb, what, &e))
+        let mut request = request(verb, path, body)?;
+        if let Some(fence) = fence::current().filter(|_| verb != Verb::Get) {
+            if !fence.is_open() {
+                return Err(Late::failure(what));
+            }
+            // Who writes the request to the wire looks at it again.
+            request.extensions_mut().insert(fence);
+        }
+        let response = self.client.send(request).await;
+        response.map_err(|e| match Late::is_in(&e) {
+            true => Late::failure(what),
+            false => error::from_transport(verb, what, &e),
+        })
     }
 
     /// The failure for a response that is not a success.

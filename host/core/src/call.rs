@@ -16,11 +16,38 @@ use crate::fault::Stepped;
 use crate::object::Object;
 pub use crate::reconcile::{Computation, Computed};
 use crate::render::{Render, Rendered};
-use crate::time::{Unix, as_millis};
+use crate::time::{Boot, Unix, as_millis};
 
 /// The number of a call. Its reply carries the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallId(pub u64);
+
+/// The last moment at which a change may begin, so that it ends while this host holds the lease. Whoever writes a request looks
+/// right before its first byte.
+#[derive(Clone)]
+pub struct Fence {
+    begin_by: Boot,
+    clock: Arc<dyn Fn() -> Boot + Send + Sync>,
+}
+
+impl Fence {
+    /// A fence that closes at this moment of a clock that counts suspends.
+    pub fn new(begin_by: Boot, clock: impl Fn() -> Boot + Send + Sync + 'static) -> Self {
+        let clock = Arc::new(clock);
+        Fence { begin_by, clock }
+    }
+
+    /// Whether a change may begin now.
+    pub fn is_open(&self) -> bool {
+        (self.clock)() < self.begin_by
+    }
+}
+
+impl std::fmt::Debug for Fence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Fence({:?})", self.begin_by)
+    }
+}
 
 /// A token to make.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -388,7 +388,9 @@ impl Operation {
         let unsent = |failure| Lost { failure, sent: false };
         let class = self.turn(outgoing, is_read, begin_by).await.map_err(unsent)?;
         let transport = connection.transport.get().map_err(unsent)?;
-        let sent = transport.send_within(outgoing, self.until, &self.budget).await;
+        let fence = polity_http::fence::current().filter(|_| !is_read);
+        let sent = transport.send_within(outgoing, self.until, &self.budget, fence);
+        let sent = sent.await;
         self.reached.traffic.sent(is_read, sent.is_ok());
         if let Ok(response) = &sent {
             // The clock of an appliance that runs in the cloud is not the cloud's clock.

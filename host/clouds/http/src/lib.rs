@@ -13,6 +13,7 @@
 
 mod address;
 mod breaker;
+pub mod fence;
 pub mod login;
 mod pace;
 mod reach;

@@ -13,6 +13,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{HttpConnector, capture_connection};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use polity_core::call::Fence;
 use polity_core::contract::{Code, Failure};
 use tokio::time::Instant;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -21,6 +22,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::address::{Address, query};
 use crate::breaker::Breaker;
+use crate::fence::{Fenced, Late};
 use crate::reach::{Reach, Resolver, refused};
 use crate::roots::DefaultRoots;
 
@@ -166,8 +168,8 @@ pub struct Transport {
 /// Directly, or through the tunnel of a proxy.
 #[derive(Clone)]
 enum Way {
-    Direct(Client<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>),
-    Proxy(Client<HttpsConnector<Tunnel<HttpConnector<Resolver>>>, Full<Bytes>>),
+    Direct(Client<HttpsConnector<HttpConnector<Resolver>>, Fenced<Full<Bytes>>>),
+    Proxy(Client<HttpsConnector<Tunnel<HttpConnector<Resolver>>>, Fenced<Full<Bytes>>>),
 }
 
 impl Transport {
@@ -211,18 +213,20 @@ impl Transport {
     /// Sends a request of a login once, and waits for its response until this moment.
     pub async fn send(&self, request: &Outgoing, until: Instant) -> Result<Incoming, Lost> {
         let all = Budget::new(LARGEST + 1);
-        self.exchange_within(request, until, LARGEST_OF_LOGIN, &all).await
+        self.exchange_within(request, until, LARGEST_OF_LOGIN, &all, None)
+            .await
     }
 
     /// Sends a request of an operation once, and waits for its response until this moment. The response takes from the budget
-    /// of the operation.
+    /// of the operation. With a fence, the request is sent only while the fence is open.
     pub async fn send_within(
         &self,
         request: &Outgoing,
         until: Instant,
         budget: &Budget,
+        fence: Option<Fence>,
     ) -> Result<Incoming, Lost> {
-        self.exchange_within(request, until, LARGEST, budget).await
+        self.exchange_within(request, until, LARGEST, budget, fence).await
     }
 
     async fn exchange_within(
@@ -231,6 +235,7 @@ impl Transport {
         until: Instant,
         largest: usize,
         budget: &Budget,
+        fence: Option<Fence>,
     ) -> Result<Incoming, Lost> {
         let host = request.address.host();
         let what = format!("{} {host}", request.method);
@@ -238,7 +243,7 @@ impl Transport {
             failure: Failure::new(code, format!("{what}: {why}")),
             sent: false,
         };
-        let ready = self.request(request);
+        let ready = self.request(request, fence);
         let mut ready = ready.map_err(|why| unsent(Code::InvalidArgument, &why))?;
         if self
             .reach
@@ -253,7 +258,8 @@ impl Transport {
             return Err(unsent(Code::Unavailable, message));
         }
         let connection = capture_connection(&mut ready);
-        let answered = tokio::time::timeout_at(until, self.exchange(ready, largest, budget)).await;
+        let exchanged = self.exchange(ready, largest, budget);
+        let answered = tokio::time::timeout_at(until, exchanged).await;
         let is_connected = connection.connection_metadata().is_some();
         // A server that is connected to and says nothing is there: it may be slow for one tenant alone.
         self.breaker.found(host, is_connected);
@@ -264,23 +270,33 @@ impl Transport {
             };
             Failure::new(Code::DeadlineExceeded, what)
         };
-        let answered = answered.unwrap_or_else(|_| Err(late()));
-        answered.map_err(|failure| Lost {
-            failure: Failure {
-                message: format!("{what}: {}", failure.message),
-                ..failure
+        let answered = answered.unwrap_or_else(|_| Err(Exchange::Failed(late())));
+        answered.map_err(|lost| match lost {
+            Exchange::Late => Lost {
+                failure: Late::failure(&what),
+                sent: false,
             },
-            sent: is_connected,
+            Exchange::Failed(failure) => Lost {
+                failure: Failure {
+                    message: format!("{what}: {}", failure.message),
+                    ..failure
+                },
+                sent: is_connected,
+            },
         })
     }
 
-    fn request(&self, request: &Outgoing) -> Result<Request<Full<Bytes>>, String> {
+    fn request(
+        &self,
+        request: &Outgoing,
+        fence: Option<Fence>,
+    ) -> Result<Request<Fenced<Full<Bytes>>>, String> {
         let path = request.encoded_path();
         let uri = request
             .address
             .uri(&path, &request.encoded_query())
             .map_err(|e| e.to_string())?;
-        let mut ready = Request::new(Full::new(request.body.clone()));
+        let mut ready = Request::new(Fenced::new(Full::new(request.body.clone()), fence));
         *ready.method_mut() = request.method.clone();
         *ready.uri_mut() = uri;
         let headers = ready.headers_mut();
@@ -298,17 +314,20 @@ impl Transport {
 
     async fn exchange(
         &self,
-        request: Request<Full<Bytes>>,
+        request: Request<Fenced<Full<Bytes>>>,
         largest: usize,
         budget: &Budget,
-    ) -> Result<Incoming, Failure> {
+    ) -> Result<Incoming, Exchange> {
         let answered = match &self.client {
             Way::Direct(client) => client.request(request).await,
             Way::Proxy(client) => client.request(request).await,
         };
-        let answer = answered.map_err(|e| Failure::new(Code::Unavailable, causes(&e)))?;
+        let answer = answered.map_err(|e| match Late::is_in(&e) {
+            true => Exchange::Late,
+            false => Exchange::Failed(Failure::new(Code::Unavailable, causes(&e))),
+        })?;
         let (head, body) = answer.into_parts();
-        let body = collect(body, largest, budget).await?;
+        let body = collect(body, largest, budget).await.map_err(Exchange::Failed)?;
         let headers = head
             .headers
             .iter()
@@ -319,6 +338,13 @@ impl Transport {
             body,
         })
     }
+}
+
+/// Why an exchange has no response.
+enum Exchange {
+    /// The fence of the request had closed.
+    Late,
+    Failed(Failure),
 }
 
 /// Takes in a body, and counts it while it arrives.

@@ -197,6 +197,7 @@ impl Controller {
             is_long,
             tenant_queue,
             pass,
+            begin_by: self.now.boot + longest / 2,
         });
     }
 
