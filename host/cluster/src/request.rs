@@ -7,7 +7,7 @@ use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 use polity_core::contract::{Answer, Code, Failure, ObjectRef};
-use polity_http::fence::{self, Late};
+use polity_http::fence;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
@@ -88,16 +88,17 @@ impl Cluster {
         body: Option<String>,
     ) -> Result<http::Response<Body>, Failure> {
         let mut request = request(verb, path, body)?;
-        if let Some(fence) = fence::current().filter(|_| verb != Verb::Get) {
+        let fence = fence::current().filter(|_| verb != Verb::Get);
+        if let Some(fence) = &fence {
             if !fence.is_open() {
-                return Err(Late::failure(what));
+                return Err(fence::late(what));
             }
             // Who writes the request to the wire looks at it again.
-            request.extensions_mut().insert(fence);
+            request.extensions_mut().insert(fence.clone());
         }
         let response = self.client.send(request).await;
-        response.map_err(|e| match Late::is_in(&e) {
-            true => Late::failure(what),
+        response.map_err(|e| match fence.is_some_and(|fence| fence.has_refused()) {
+            true => fence::late(what),
             false => error::from_transport(verb, what, &e),
         })
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::binding::{Limits, PolicyId};
@@ -28,18 +29,42 @@ pub struct CallId(pub u64);
 pub struct Fence {
     begin_by: Boot,
     clock: Arc<dyn Fn() -> Boot + Send + Sync>,
+    /// Whether a request was held back.
+    refused: Arc<AtomicBool>,
 }
 
 impl Fence {
     /// A fence that closes at this moment of a clock that counts suspends.
     pub fn new(begin_by: Boot, clock: impl Fn() -> Boot + Send + Sync + 'static) -> Self {
-        let clock = Arc::new(clock);
-        Fence { begin_by, clock }
+        Fence {
+            begin_by,
+            clock: Arc::new(clock),
+            refused: Arc::default(),
+        }
+    }
+
+    /// The same fence for one more request, of which it says whether that one was held back.
+    #[must_use]
+    pub fn of_request(&self) -> Self {
+        Fence {
+            refused: Arc::default(),
+            ..self.clone()
+        }
     }
 
     /// Whether a change may begin now.
     pub fn is_open(&self) -> bool {
         (self.clock)() < self.begin_by
+    }
+
+    /// Notes that a request was held back.
+    pub fn refuse(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request was held back. Then it had no effect, whatever its error says.
+    pub fn has_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 }
 

@@ -117,8 +117,7 @@ pub enum Output {
         tenant_queue: Option<Arc<str>>,
         /// The pass that waits for the reply, if a pass does.
         pass: Option<PassId>,
-        /// If the call changes something: no request that changes may begin from this moment on. The controller made the
-        /// call because the lease covers all of its longest time; half of that is left for the answer.
+        /// If the call changes something: no request that changes may begin from this moment on (`Lease::begin_by`).
         begin_by: Boot,
     },
     /// Cancel a call: its deadline has passed, or its pass has ended.

@@ -28,33 +28,19 @@ pub async fn within<F: Future>(fence: Fence, call: F) -> F::Output {
     CURRENT.scope(fence, call).await
 }
 
-/// The fence of the present call; `None` if it has none.
+/// The fence of the present call for one request; `None` if the call has none.
 pub fn current() -> Option<Fence> {
-    CURRENT.try_with(Fence::clone).ok()
+    CURRENT.try_with(Fence::of_request).ok()
 }
 
-/// It was too late to begin: nothing was sent.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
+/// The error of a body that was not sent.
+#[derive(Debug, thiserror::Error)]
 #[error("not sent, because too little time was left to begin")]
-pub struct Late;
+struct Late;
 
-impl Late {
-    /// Whether this is the reason of an error.
-    pub fn is_in(error: &(dyn std::error::Error + 'static)) -> bool {
-        let mut next = Some(error);
-        while let Some(error) = next {
-            if error.is::<Late>() {
-                return true;
-            }
-            next = error.source();
-        }
-        false
-    }
-
-    /// The failure of a change that was not sent.
-    pub fn failure(what: &str) -> Failure {
-        Failure::new(Code::Aborted, format!("{what}: {Late}"))
-    }
+/// The failure of a change that was not sent.
+pub fn late(what: &str) -> Failure {
+    Failure::new(Code::Aborted, format!("{what}: {Late}"))
 }
 
 /// The body of a request that is sent only while its fence is open.
@@ -92,11 +78,13 @@ where
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
-        if self.is_late() {
+        // What has begun may end.
+        if let Some(fence) = self.fence.take()
+            && !fence.is_open()
+        {
+            fence.refuse();
             return Poll::Ready(Some(Err(Late.into())));
         }
-        // What has begun may end.
-        self.fence = None;
         let frame = Pin::new(&mut self.body).poll_frame(context);
         frame.map(|frame| frame.map(|frame| frame.map_err(Into::into)))
     }

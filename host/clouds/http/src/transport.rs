@@ -22,7 +22,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::address::{Address, query};
 use crate::breaker::Breaker;
-use crate::fence::{Fenced, Late};
+use crate::fence::{Fenced, late};
 use crate::reach::{Reach, Resolver, refused};
 use crate::roots::DefaultRoots;
 
@@ -243,6 +243,7 @@ impl Transport {
             failure: Failure::new(code, format!("{what}: {why}")),
             sent: false,
         };
+        let held_back = fence.clone();
         let ready = self.request(request, fence);
         let mut ready = ready.map_err(|why| unsent(Code::InvalidArgument, &why))?;
         if self
@@ -263,27 +264,29 @@ impl Transport {
         let is_connected = connection.connection_metadata().is_some();
         // A server that is connected to and says nothing is there: it may be slow for one tenant alone.
         self.breaker.found(host, is_connected);
-        let late = || {
+        let in_time = || {
             let what = match is_connected {
                 true => "no response in time",
                 false => "no connection in time",
             };
             Failure::new(Code::DeadlineExceeded, what)
         };
-        let answered = answered.unwrap_or_else(|_| Err(Exchange::Failed(late())));
-        answered.map_err(|lost| match lost {
-            Exchange::Late => Lost {
-                failure: Late::failure(&what),
-                sent: false,
-            },
-            Exchange::Failed(failure) => Lost {
-                failure: Failure {
-                    message: format!("{what}: {}", failure.message),
-                    ..failure
+        let answered = answered.unwrap_or_else(|_| Err(in_time()));
+        answered.map_err(
+            |failure| match held_back.is_some_and(|fence| fence.has_refused()) {
+                true => Lost {
+                    failure: late(&what),
+                    sent: false,
                 },
-                sent: is_connected,
+                false => Lost {
+                    failure: Failure {
+                        message: format!("{what}: {}", failure.message),
+                        ..failure
+                    },
+                    sent: is_connected,
+                },
             },
-        })
+        )
     }
 
     fn request(
@@ -317,17 +320,14 @@ impl Transport {
         request: Request<Fenced<Full<Bytes>>>,
         largest: usize,
         budget: &Budget,
-    ) -> Result<Incoming, Exchange> {
+    ) -> Result<Incoming, Failure> {
         let answered = match &self.client {
             Way::Direct(client) => client.request(request).await,
             Way::Proxy(client) => client.request(request).await,
         };
-        let answer = answered.map_err(|e| match Late::is_in(&e) {
-            true => Exchange::Late,
-            false => Exchange::Failed(Failure::new(Code::Unavailable, causes(&e))),
-        })?;
+        let answer = answered.map_err(|e| Failure::new(Code::Unavailable, causes(&e)))?;
         let (head, body) = answer.into_parts();
-        let body = collect(body, largest, budget).await.map_err(Exchange::Failed)?;
+        let body = collect(body, largest, budget).await?;
         let headers = head
             .headers
             .iter()
@@ -338,13 +338,6 @@ impl Transport {
             body,
         })
     }
-}
-
-/// Why an exchange has no response.
-enum Exchange {
-    /// The fence of the request had closed.
-    Late,
-    Failed(Failure),
 }
 
 /// Takes in a body, and counts it while it arrives.

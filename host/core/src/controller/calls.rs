@@ -197,7 +197,7 @@ impl Controller {
             is_long,
             tenant_queue,
             pass,
-            begin_by: self.now.boot + longest / 2,
+            begin_by: self.lease.begin_by(self.now, longest),
         });
     }
 

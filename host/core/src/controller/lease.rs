@@ -130,6 +130,15 @@ impl Lease {
         self.expires.is_some_and(|expires| now.boot + longest <= expires)
     }
 
+    /// Until when a change may begin that the lease covers now and that takes at most `longest`: half of this time is left for
+    /// its answer. A host that is alone loses the lease to nobody.
+    pub fn begin_by(&self, now: Now, longest: Duration) -> Boot {
+        match self.expires {
+            Some(Boot::MAX) => Boot::MAX,
+            _ => now.boot + longest / 2,
+        }
+    }
+
     /// When the lease ends unless it is renewed; `None` if this host does not hold it.
     pub fn expires(&self) -> Option<Boot> {
         self.expires
@@ -279,6 +288,7 @@ mod tests {
         let far = Now::default() + year;
         assert_eq!(lease.poll(far), LeaseAction::Wait(Boot::MAX));
         assert!(lease.is_held(far) && lease.covers(far, year));
+        assert_eq!(lease.begin_by(far, year), Boot::MAX);
         assert_eq!(lease.deadline(), Boot::MAX);
         lease.give_up();
         assert_eq!(lease.poll(far), LeaseAction::Wait(Boot::MAX));
