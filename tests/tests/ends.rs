@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufReader, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -477,6 +478,38 @@ fn a_damaged_byte_costs_its_pass_and_no_other() {
         "{}",
         shown(&explained)
     );
+}
+
+#[test]
+fn machine_code_is_kept_in_the_user_s_cache_unless_a_variable_says_otherwise() {
+    let place = Place::new(&scenario(100, "10ms"));
+    let ran = |compiled: Option<&str>| {
+        let mut command = place.command(&["run", "given", "--until-settled"]);
+        command
+            .env("XDG_CACHE_HOME", place.at("cache"))
+            .env_remove("POLITY_COMPILED");
+        if let Some(compiled) = compiled {
+            command.env("POLITY_COMPILED", compiled);
+        }
+        let ran = command.output().expect("it runs");
+        assert!(ran.status.success(), "{}", shown(&ran));
+    };
+    // What a start compiles anew is a new file.
+    let kept = |folder: &str| -> Vec<u64> {
+        let entries = fs::read_dir(place.at(folder)).into_iter().flatten();
+        entries
+            .map(|entry| entry.and_then(|entry| entry.metadata()).expect("a file").ino())
+            .collect()
+    };
+    ran(Some(""));
+    assert!(!place.at("cache").exists(), "an empty variable keeps none");
+    ran(None);
+    let first = kept("cache/polity/compiled");
+    assert_eq!(first.len(), 1);
+    ran(None);
+    assert_eq!(kept("cache/polity/compiled"), first, "it was compiled once more");
+    ran(Some("named"));
+    assert_eq!(kept("named").len(), 1);
 }
 
 #[test]
