@@ -81,14 +81,14 @@ fn the_chart_runs_a_host_with_its_own_account_is_upgraded_and_goes_without_a_tra
         installed.contains("polity rbac --lease team-red/red-polity"),
         "{installed}"
     );
-    assert_eq!(shop.of_release("red").len(), 8, "{:?}", shop.of_release("red"));
+    assert_eq!(shop.of_release("red").len(), 10, "{:?}", shop.of_release("red"));
     site.allow(at);
     site.runs_machines(at);
 
     let changed = ["--reuse-values", "--set", "replicas=1,logLevel=info,dataSize=2Gi"];
     shop.helm(&[&["upgrade", "red", CHART, "-n", at.namespace][..], &changed].concat());
     let left = shop.of_release("red");
-    assert_eq!(left.len(), 7, "{left:?}");
+    assert_eq!(left.len(), 9, "{left:?}");
     assert!(
         !left.iter().any(|name| name.contains("poddisruptionbudget")),
         "{left:?}"

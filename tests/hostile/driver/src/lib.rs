@@ -45,7 +45,10 @@ pub enum Does {
     /// Takes memory for ever.
     Fill,
     /// One of these, by the operation.
-    Of(BTreeMap<String, Does>),
+    Of(
+        // A schema inlines what it is made of, and these are outcomes again.
+        #[schemars(with = "BTreeMap<String, Value>")] BTreeMap<String, Does>,
+    ),
 }
 
 /// A request. What is missing is harmless.
