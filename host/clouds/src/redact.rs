@@ -37,7 +37,7 @@ const SPELLED: usize = 64;
 /// # Guarantees
 ///
 /// - To scrub takes time linear in the text, however many values are known and whatever they are: at each byte, a spelling is
-///   looked up by its first bytes, and then one digest for each of at most [`MOST_LENGTHS`] lengths.
+///   looked up by its first bytes, and then one digest for each of at most `MOST_LENGTHS` lengths.
 /// - Everything that is part of any spelling in the text is hidden, also where spellings overlap.
 /// - A spelling takes some 40 bytes of memory, however long it is, and its text is not kept. (An automaton would take 40 bytes
 ///   for each byte of each spelling: 100 MB for user data of 64 KiB.)
@@ -45,7 +45,7 @@ const SPELLED: usize = 64;
 ///
 /// # Caveats
 ///
-/// If more than [`MOST_LENGTHS`] spellings with the same first bytes have different lengths, then where one of them may begin as
+/// If more than `MOST_LENGTHS` spellings with the same first bytes have different lengths, then where one of them may begin as
 /// much is hidden as the longest has.
 #[derive(Clone, Default)]
 pub struct Redactor(Arc<Spellings>);
