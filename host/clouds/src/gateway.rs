@@ -44,9 +44,8 @@ pub struct Gateway<C> {
     opening: SingleFlight,
 }
 
-/// A request in the form in which its cloud gets it.
-struct Entered {
-    request: CloudRequest,
+/// What the answer to a request needs, while the request is at its cloud.
+struct Asked {
     /// The session's handle, as the caller knows it.
     handle: Option<String>,
     /// Scrubs the values that were unsealed.
@@ -92,41 +91,28 @@ impl<C: Cloud> Gateway<C> {
 
     async fn checked_perform(&self, request: CloudRequest) -> Answer {
         let arrived = self.clock.now_ms();
-        let entered = self.enter(request, Way::Perform).await?;
-        let performed = self.cloud.perform_after(entered.request, self.since(arrived));
-        let answer = performed.await;
-        let Entered {
-            handle,
-            redactor,
-            queue,
-            ..
-        } = entered;
-        self.leave(queue, handle, redactor, answer).await
+        let (request, asked) = self.enter(request, Way::Perform).await?;
+        let answer = self.cloud.perform_after(request, self.since(arrived)).await;
+        self.leave(asked, answer).await
     }
 
     /// The sealed values are there too, although they are sent later, with the request that creates. So a request that they
     /// make too large fails while nothing is in doubt.
     async fn checked_prepare(&self, request: CloudRequest) -> Result<Prepared, Failure> {
-        let Entered {
-            request,
-            handle,
-            redactor,
-            queue,
-        } = self.enter(request, Way::Prepare).await?;
+        let (request, asked) = self.enter(request, Way::Prepare).await?;
         let prepared = self.cloud.prepare(request).await;
         let prepared = prepared.map(|prepared| json!(prepared));
-        let prepared = self.leave(queue, handle, redactor, prepared).await?;
+        let prepared = self.leave(asked, prepared).await?;
         serde_json::from_value(prepared).map_err(|e| Failure::new(Code::Internal, e.to_string()))
     }
 
     async fn checked_commit(&self, commit: Commit) -> Answer {
         let Commit { request, prepared } = commit;
         let arrived = self.clock.now_ms();
-        let entered = self.enter(request, Way::Commit).await?;
-        let there = self.cloud.site(&entered.request.session).await;
+        let (request, asked) = self.enter(request, Way::Commit).await?;
+        let there = self.cloud.site(&request.session).await;
         let answer = match there {
             Ok(there) if prepared.site.is_at(&there) => {
-                let request = entered.request;
                 let commit = Commit { request, prepared };
                 self.cloud.commit_after(commit, self.since(arrived)).await
             }
@@ -143,17 +129,11 @@ impl<C: Cloud> Gateway<C> {
                 ..failure
             }),
         };
-        let Entered {
-            handle,
-            redactor,
-            queue,
-            ..
-        } = entered;
-        self.leave(queue, handle, redactor, answer).await
+        self.leave(asked, answer).await
     }
 
     /// Checks and unseals a request, and puts it into the session behind its handle.
-    async fn enter(&self, request: CloudRequest, way: Way) -> Result<Entered, Failure> {
+    async fn enter(&self, request: CloudRequest, way: Way) -> Result<(CloudRequest, Asked), Failure> {
         let queue = request.session.tenant_queue.clone();
         let (validator, bytes) = (self.validator.clone(), weight(&request.arguments));
         let validate = move || {
@@ -171,22 +151,21 @@ impl<C: Cloud> Gateway<C> {
         .await?;
         let handle = request.session.handle.clone();
         request.session = self.with_sessions(|sessions, now| sessions.enter(now, &request.session))?;
-        Ok(Entered {
-            request,
+        let asked = Asked {
             handle,
             redactor,
             queue,
-        })
+        };
+        Ok((request, asked))
     }
 
     /// The answer to a request, scrubbed of the values of the request and of its session.
-    async fn leave(
-        &self,
-        queue: Arc<str>,
-        handle: Option<String>,
-        mut redactor: Redactor,
-        answer: Answer,
-    ) -> Answer {
+    async fn leave(&self, asked: Asked, answer: Answer) -> Answer {
+        let Asked {
+            handle,
+            mut redactor,
+            queue,
+        } = asked;
         let of_session = self.with_sessions(|sessions, _| sessions.redactor(handle.as_deref()));
         let bytes = weight_of_answer(&answer);
         let scrub = move || {
