@@ -1,4 +1,6 @@
-"""One process of OpenStack, until its standard input ends. Usage: service.py FOLDER NAME PORTS
+"""One process of OpenStack, until its standard input ends. Usage: service.py NAME SOCKETS
+
+The sockets of its services are inherited: a JSON object of their descriptors.
 
 Nothing of the services' API is changed but that a network may be made with an id. What is adapted is what stands below
 them: locks of sqlite, the plugging of ports, and the hypervisor.
@@ -8,6 +10,7 @@ import importlib
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import traceback
@@ -96,7 +99,7 @@ def after_nova():
 AFTER = {"neutron": after_neutron, "nova_cell1": after_nova}
 
 
-def serve(name, ports):
+def serve(name, sockets):
     import waitress
 
     let_writers_wait()
@@ -106,19 +109,20 @@ def serve(name, ports):
         application = importlib.import_module(module).application
         if name in AFTER:
             AFTER[name]()
-        server = waitress.create_server(application, host="127.0.0.1", port=ports[service], threads=8)
+        inherited = socket.socket(fileno=sockets[service])
+        server = waitress.create_server(application, sockets=[inherited], threads=8)
         threading.Thread(target=server.run, daemon=True).start()
     print("ready", flush=True)
     sys.stdin.read()
 
 
 def main():
-    _, _folder, name, ports = sys.argv
+    _, name, sockets = sys.argv
     # The applications read the arguments, too. Interrupts are for who started this process.
     sys.argv = sys.argv[:1]
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        neutron_schema() if name == "neutron_schema" else serve(name, json.loads(ports))
+        neutron_schema() if name == "neutron_schema" else serve(name, json.loads(sockets))
     except BaseException:
         traceback.print_exc()
         os._exit(1)

@@ -25,8 +25,8 @@ import configuration
 import seed
 
 HERE = Path(__file__).parent
-# A process has a database of its own, by whose name it goes. Placement is in the process of Keystone.
-PROCESSES = ("keystone", "glance", "neutron", "nova_cell1")
+# A process has a database of its own, by whose name it goes, and these services of the catalogue.
+PROCESSES = {"keystone": ("identity", "placement"), "glance": ("image",), "neutron": ("network",), "nova_cell1": ("compute",)}
 # The services in the catalogue of Keystone: their types, and what follows the port in their addresses.
 CATALOGUE = {"identity": "/v3", "placement": "", "image": "", "network": "", "compute": "/v2.1"}
 # The cell of servers that no host has, as nova names it.
@@ -35,10 +35,15 @@ CELL0 = "00000000-0000-0000-0000-000000000000"
 APPLIANCE = 5000
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+def sockets(**ports):
+    """A socket for each service, with a port of loopback that is its own from now on: any free one where none is given."""
+    bound = {kind: socket.socket() for kind in CATALOGUE}
+    for kind, service in bound.items():
+        if ports.get(kind):
+            # Connections of who had it before may linger. A free one would not be free of others with this.
+            service.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        service.bind(("127.0.0.1", ports.get(kind) or 0))
+    return bound
 
 
 def own_network():
@@ -56,8 +61,9 @@ def own_network():
 class Stack:
     """The processes in one folder."""
 
-    def __init__(self, folder, ports):
-        self.folder, self.ports, self.processes = folder, ports, []
+    def __init__(self, folder, sockets):
+        self.folder, self.sockets, self.processes = folder, sockets, []
+        ports = {kind: service.getsockname()[1] for kind, service in sockets.items()}
         self.addresses = {kind: f"http://127.0.0.1:{ports[kind]}{path}" for kind, path in CATALOGUE.items()}
         (folder / "etc").mkdir(exist_ok=True)
         (folder / "log").mkdir(exist_ok=True)
@@ -81,9 +87,11 @@ class Stack:
         """Starts processes, and waits until they answer. They end with this one: their standard input does."""
         begun = []
         for name in names:
-            ports = json.dumps(self.ports)
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            begun.append(self.spawn(name, sys.executable, str(HERE / "service.py"), str(self.folder), name, ports, **pipes))
+            own = {kind: self.sockets[kind].detach() for kind in PROCESSES[name]}
+            inherited = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "pass_fds": own.values()}
+            begun.append(self.spawn(name, sys.executable, str(HERE / "service.py"), name, json.dumps(own), **inherited))
+            for descriptor in own.values():
+                os.close(descriptor)
         self.processes += begun
         for name, process in zip(names, begun):
             if process.stdout.readline() != b"ready\n":
@@ -135,7 +143,7 @@ def set_up(stack):
     stack.tool("keystone", "keystone-manage", "bootstrap", "--bootstrap-password", seed.PASSWORD, "--bootstrap-region-id", seed.REGION, *urls)
     stack.tool("keystone", "placement-manage", "db", "sync")
     stack.tool("glance", "glance-manage", "db_sync")
-    schema = stack.spawn("neutron", sys.executable, str(HERE / "service.py"), str(stack.folder), "neutron_schema", "{}")
+    schema = stack.spawn("neutron", sys.executable, str(HERE / "service.py"), "neutron_schema", "{}")
     if schema.wait() != 0:
         sys.exit("the schema of neutron cannot be made")
     cells = [configuration.database(stack.folder, f"nova_cell{number}") for number in (0, 1)]
@@ -145,7 +153,7 @@ def set_up(stack):
     stack.tool("nova_cell1", "nova-manage", "cell_v2", "create_cell", "--name", "cell1", "--transport-url", "fake://", "--database_connection", cells[1])
     stack.begin("keystone")
     seed.catalogue(stack.addresses)
-    stack.begin(*PROCESSES[1:])
+    stack.begin(*list(PROCESSES)[1:])
     stack.tool("nova_cell1", "nova-manage", "cell_v2", "discover_hosts")
     seed.contents(stack.addresses)
     stack.end()
@@ -165,7 +173,7 @@ def fresh(cache):
             making = cache / "making"
             shutil.rmtree(making, ignore_errors=True)
             making.mkdir()
-            set_up(Stack(making, {kind: free_port() for kind in CATALOGUE}))
+            set_up(Stack(making, sockets()))
             making.rename(made)
     return made
 
@@ -177,13 +185,12 @@ def main():
     arguments.add_argument("--end-with-stdin", action="store_true", help="end when the standard input does")
     arguments = arguments.parse_args()
     network, reserved = own_network()
-    ports = {kind: free_port() for kind in CATALOGUE}
-    ports["identity"] = arguments.identity or ports["identity"]
+    services = sockets(identity=arguments.identity)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     made = fresh(arguments.cache)
     with tempfile.TemporaryDirectory(prefix="openstack-") as folder, reserved:
         shutil.copytree(made, folder, dirs_exist_ok=True)
-        stack = Stack(Path(folder), ports)
+        stack = Stack(Path(folder), services)
         stack.move(network)
         try:
             stack.begin(*PROCESSES)
