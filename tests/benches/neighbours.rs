@@ -1,5 +1,5 @@
-//! Measures how long a tenant waits for a pass while two hundred objects of another tenant take all that the
-//! rules allow. See `README.md` beside this file.
+//! Measures how long a tenant waits for a pass while two hundred objects of another tenant, or operations of its driver, take all
+//! that the rules allow. See `README.md` beside this file.
 
 #![allow(clippy::print_stdout, reason = "a report")]
 
@@ -12,12 +12,16 @@ use polity::observer::Observer;
 use polity::recording::{Recorder, RecordingThread};
 use polity_core::binding::PolicyId;
 use polity_core::record::{Outcome, PassRecord};
+use polity_drivers::Rates;
+use polity_http::Rate;
 use polity_sandbox::{Compiler, Confined, Policy, Sandbox, SandboxConfig};
 use polity_tests::guests;
 use polity_tests::host_fixture::{thing, things};
 use polity_tests::host_harness::Site;
+use polity_tests::hostile_driver::{self, Server, come_to, fine, ok};
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// The allocator of the host's own binary.
 #[cfg(feature = "jemalloc")]
@@ -28,6 +32,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const THREADS: usize = 2;
 /// The objects of the greedy tenant.
 const GREEDY: usize = 200;
+/// The operations of a hostile driver at a time.
+const OPERATIONS: usize = 4;
 /// The objects of the waiting tenant.
 const POLITE: usize = 20;
 /// The requests for a pass that are measured, and the time between two of them.
@@ -146,6 +152,63 @@ async fn apply(site: &Site, object: &Value) {
     site.cluster.apply(object).await.expect("it is applied");
 }
 
+/// What a hostile driver does without end, a few operations at a time.
+struct Operated {
+    greed: &'static str,
+    operation: &'static str,
+    steps: Value,
+    /// The value of the sealed argument.
+    sealed: String,
+    /// What its server answers.
+    says: String,
+}
+
+fn operated() -> [Operated; 3] {
+    let create = |greed, then: Value, sealed: String| {
+        let wish = json!({"effect": "create", "seals": "userData", "then": then});
+        Operated {
+            greed,
+            operation: "machine.create",
+            steps: json!([{"send": [wish]}, fine()]),
+            sealed,
+            says: ok(&json!({"text": "x".repeat(1 << 20)}).to_string()),
+        }
+    };
+    [
+        create("secret", json!([["base64", 1]]), hostile_driver::lines()),
+        create("growth", json!([["json", 3]]), "\\".repeat(65_000)),
+        Operated {
+            greed: "keep",
+            operation: "machine.status",
+            steps: json!([{"send": [{"paths": [255, 200]}]}, fine()]),
+            sealed: String::new(),
+            says: ok(&hostile_driver::fields()),
+        },
+    ]
+}
+
+async fn operate(operated: Operated, waits: Waits) {
+    let server = Server::saying(operated.says);
+    loop {
+        // Each time another one, because an operation whose driver broke its contract waits.
+        let mut connection = hostile_driver::connection(&server.address, &operated.steps, None);
+        let fast = Rate {
+            per_second: 1e6,
+            burst: 1e6,
+        };
+        connection.rates = Rates {
+            reads: fast,
+            changes: fast,
+        };
+        let cloud = hostile_driver::cloud(connection, &operated.sealed);
+        let ended = come_to(&cloud, operated.operation).await;
+        waits.with(|measured| {
+            measured.greedy += 1;
+            measured.faults += usize::from(ended.is_err());
+        });
+    }
+}
+
 /// The waits of the polite tenant while the other one is greedy in this way.
 async fn measure(greed: Option<&str>) -> Measured {
     let folder = tempfile::tempdir().expect("a folder");
@@ -171,7 +234,15 @@ async fn measure(greed: Option<&str>) -> Measured {
     while waits.with(|measured| measured.polite) < POLITE {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    for n in greed.map_or(0..0, |_| 0..GREEDY) {
+    let mut operating = JoinSet::new();
+    let is_operated = |operated: &Operated| Some(operated.greed) == greed;
+    for _ in 0..OPERATIONS {
+        if let Some(operated) = operated().into_iter().find(is_operated) {
+            operating.spawn(operate(operated, waits.clone()));
+        }
+    }
+    let objects = if operating.is_empty() { GREEDY } else { 0 };
+    for n in greed.map_or(0..0, |_| 0..objects) {
         let mut greedy = in_namespace("greedy", thing(&format!("greedy-{n}"), greed.unwrap_or_default()));
         if greed == Some("writes") {
             let bulk: Map<String, Value> = (0..20_000).map(|n| (format!("number-{n}"), n.into())).collect();
@@ -205,6 +276,7 @@ fn at(part: usize, times: &mut [Duration]) -> f64 {
 
 fn main() {
     println!("{GREEDY} objects of one tenant beside {POLITE} of another, {THREADS} threads for policies:");
+    hostile_driver::driver();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -224,6 +296,9 @@ fn main() {
         "documents",
         "changes",
         "loop",
+        "secret",
+        "growth",
+        "keep",
     ];
     // `cargo bench … -- lists` measures this greed alone.
     let named: Vec<String> = std::env::args().collect();

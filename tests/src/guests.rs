@@ -51,24 +51,16 @@ pub fn hostile_driver() -> &'static [u8] {
     include_bytes!(env!("GUEST_HOSTILE_DRIVER"))
 }
 
-/// The same, with this digit as the stamp of what it creates.
+/// The same, with these fields in its manifest. A schema of a configuration with `xBytes` has a description of so many bytes.
 ///
 /// # Panics
-/// If the compiled driver does not hold the mark.
-pub fn hostile_driver_with_stamp(digit: u8) -> Vec<u8> {
-    let mark = b"this-is-the-stamp-of-the-driver";
-    let mut bytes = hostile_driver().to_vec();
-    let at = bytes.windows(mark.len()).position(|found| found == mark);
-    bytes[at.expect("the compiled driver holds the mark") + mark.len() - 1] = digit;
-    bytes
-}
-
-/// The same, whose configuration has this schema. With `x-bytes` its description has so many bytes.
-///
-/// # Panics
-/// The schema is too long.
-pub fn hostile_driver_with_schema(schema: &serde_json::Value) -> Vec<u8> {
-    with_text(hostile_driver(), b"this-is-the-schema-of-the-connection", schema)
+/// The fields are too long.
+pub fn hostile_driver_with(fields: &serde_json::Value) -> Vec<u8> {
+    with_text(
+        hostile_driver(),
+        b"these-are-other-fields-of-the-manifest",
+        fields,
+    )
 }
 
 /// A retry policy that misbehaves as its configuration says; see `tests/hostile/retry`.

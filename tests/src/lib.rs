@@ -11,6 +11,7 @@ pub mod fuzz;
 pub mod guests;
 pub mod host_fixture;
 pub mod host_harness;
+pub mod hostile_driver;
 pub mod kubernetes;
 pub mod moto;
 pub mod openstack;

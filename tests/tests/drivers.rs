@@ -1,129 +1,22 @@
 //! Drivers and servers that break their contract. The operation gets a failure with the right code and effect, and the
 //! driver gets nothing that it should not have.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write as _;
+use std::net::TcpListener;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use polity::clock::Clock;
-use polity_clouds::{BoxFuture, Cloud, Gateway, SecretRef, SecretResolver, Sessions};
-use polity_core::call::{CloudRequest, Commit, Session};
-use polity_core::contract::{Answer, Code, Effect, Failure};
-use polity_drivers::{
-    Connection, Credentials, CurrentTransport, Difference, DriverCloud, Ended, Exchanged, Keeps, Part, Rates,
-};
-use polity_http::login::Values;
-use polity_http::{Address, Pace, Rate, Reach, Tls, Transport};
-use polity_sandbox::driver::Driver;
+use polity_clouds::{Cloud as _, Gateway};
+use polity_core::contract::{Answer, Code, Effect};
+use polity_drivers::{Connection, Difference, DriverCloud, Ended, Exchanged, Keeps, Part};
+use polity_http::Rate;
 use polity_tests::guests;
+use polity_tests::hostile_driver::{
+    self, SEALED, Server, TOKEN, come_to, connection, driver, fine, look, ok, read, request, say, status,
+};
 use serde_json::{Value, json};
-
-/// The token with which the host logs in.
-const TOKEN: &str = "hunter22-token";
-/// The value of the sealed argument.
-const SEALED: &str = "sealed-hunter22";
-/// An answer that the catalogue allows.
-pub(crate) fn fine() -> Value {
-    json!({"answer": {"providerID": "p"}})
-}
-
-struct Secrets;
-
-impl Credentials for Secrets {
-    fn values(&self) -> BoxFuture<'_, Result<(String, Values), Failure>> {
-        let values = Values::from([("token".to_owned(), TOKEN.to_owned())]);
-        Box::pin(std::future::ready(Ok(("digest".to_owned(), values))))
-    }
-}
-
-impl SecretResolver for Secrets {
-    fn resolve<'a>(&'a self, _: &'a Session, _: &'a SecretRef) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
-        Box::pin(std::future::ready(Ok(SEALED.into())))
-    }
-}
-
-/// A server that answers each request by what it read, and keeps what it read.
-pub(crate) struct Server {
-    pub(crate) address: String,
-    seen: Arc<Mutex<Vec<String>>>,
-}
-
-impl Server {
-    pub(crate) fn start(answer: impl Fn(&str, &mut TcpStream) + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address").to_string();
-        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
-        let kept = seen.clone();
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().map_while(Result::ok) {
-                let request = read(&stream);
-                kept.lock().expect("unpoisoned").push(request.clone());
-                answer(&request, &mut stream);
-            }
-        });
-        Server { address, seen }
-    }
-
-    /// One that answers the same to everything.
-    pub(crate) fn saying(answer: impl Into<String>) -> Self {
-        let answer = answer.into();
-        Server::start(move |_, stream| say(stream, &answer))
-    }
-
-    /// One that answers each request with itself.
-    fn echo() -> Self {
-        Server::start(|request, stream| say(stream, &ok(&json!({"echo": request}).to_string())))
-    }
-
-    fn seen(&self) -> Vec<String> {
-        self.seen.lock().expect("unpoisoned").clone()
-    }
-}
-
-pub(crate) fn say(stream: &mut TcpStream, text: &str) {
-    // The client may have closed the connection.
-    let _ = stream.write_all(text.as_bytes());
-}
-
-pub(crate) fn ok(body: &str) -> String {
-    status(200, "", body)
-}
-
-pub(crate) fn status(code: u16, header: &str, body: &str) -> String {
-    let length = body.len();
-    format!("HTTP/1.1 {code} X\r\nconnection: close\r\n{header}content-length: {length}\r\n\r\n{body}")
-}
-
-fn read(stream: &TcpStream) -> String {
-    let mut reader = BufReader::new(stream);
-    let (mut text, mut length) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).unwrap_or(0) == 0 || line == "\r\n" {
-            break;
-        }
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().unwrap_or(0);
-        }
-        text.push_str(&line);
-    }
-    let mut body = vec![0; length];
-    // A client that breaks off has sent less.
-    let _ = reader.read_exact(&mut body);
-    text + &String::from_utf8_lossy(&body)
-}
-
-pub(crate) fn driver() -> Arc<Driver> {
-    static DRIVER: OnceLock<Arc<Driver>> = OnceLock::new();
-    let loaded = || guests::sandbox().load_driver(guests::hostile_driver());
-    DRIVER.get_or_init(|| loaded().expect("it loads")).clone()
-}
 
 /// Keeps what is exchanged.
 #[derive(Default)]
@@ -147,85 +40,9 @@ fn kept_cloud(
     proxy: Option<&str>,
     kept: Option<Arc<Kept>>,
 ) -> Gateway<DriverCloud> {
-    reached(Connection {
-        keeps: kept.map(|kept| kept as Arc<dyn Keeps>),
-        ..connection(address, steps, proxy)
-    })
-}
-
-/// A connection to a server at this address.
-pub(crate) fn connection(address: &str, steps: Value, proxy: Option<&str>) -> Connection {
-    let api = Address::read(&format!("http://{address}")).expect("an address");
-    Connection {
-        name: "hostile".to_owned(),
-        configuration: json!({"steps": steps}),
-        endpoints: BTreeMap::from([("api".to_owned(), api)]),
-        region: String::new(),
-        transport: Arc::new(CurrentTransport::new(Ok(Transport::new(
-            &Tls::default(),
-            proxy,
-            None,
-        )
-        .expect("a transport")))),
-        credentials: Some(Box::new(Secrets)),
-        rates: Rates::default(),
-        hosts: Arc::default(),
-        reach: Arc::new(Reach::new(
-            [],
-            vec!["10.0.0.0/8".parse().expect("a network")],
-            vec!["10.0.0.1".parse().expect("an address")],
-        )),
-        keeps: None,
-    }
-}
-
-/// A connection as a cloud.
-fn reached(connection: Connection) -> Gateway<DriverCloud> {
-    let cloud = DriverCloud::new(
-        driver(),
-        connection,
-        Arc::new(Pace::default()),
-        Arc::new(Clock::real()),
-    );
-    let sessions = Sessions::new(1);
-    Gateway::new(
-        cloud.expect("a connection"),
-        Arc::new(Secrets),
-        Arc::new(Clock::real()),
-        sessions,
-    )
-    .expect("a gateway")
-}
-
-pub(crate) fn request(operation: &str) -> CloudRequest {
-    let mut arguments = json!({"name": "m"});
-    if operation == "machine.create" {
-        arguments["userData"] = json!({"$secret": {"name": "s", "key": "k"}});
-    }
-    CloudRequest {
-        session: Session {
-            cloud: "hostile".to_owned(),
-            handle: None,
-            owner: "uid".to_owned(),
-            tenant: "team-a".to_owned(),
-            tenant_queue: "".into(),
-            namespace: Some("team-a".to_owned()),
-        },
-        operation: operation.to_owned(),
-        arguments,
-        key: None,
-    }
-}
-
-/// What an operation comes to; a create in its two parts.
-pub(crate) async fn come_to(cloud: &Gateway<DriverCloud>, operation: &str) -> Answer {
-    let mut request = request(operation);
-    if operation != "machine.create" {
-        return cloud.perform(request).await;
-    }
-    let prepared = cloud.prepare(request.clone()).await?;
-    request.key = Some("key".to_owned());
-    cloud.commit(Commit { request, prepared }).await
+    let keeps = kept.map(|kept| kept as Arc<dyn Keeps>);
+    let connection = connection(address, &steps, proxy);
+    hostile_driver::cloud(Connection { keeps, ..connection }, SEALED)
 }
 
 /// What these steps come to, the failure and the requests that the server saw.
@@ -233,10 +50,6 @@ async fn steps(server: &Server, operation: &str, steps: Value) -> (Answer, usize
     let before = server.seen().len();
     let answer = come_to(&cloud(&server.address, steps, None), operation).await;
     (answer, server.seen().len() - before)
-}
-
-pub(crate) fn look() -> Value {
-    json!({"send": [{}]})
 }
 
 #[test]
@@ -449,26 +262,6 @@ async fn a_driver_creates_once_and_what_it_does_after_that_leaves_the_create_in_
 }
 
 /// A connection to a server for which this is the sealed value.
-fn sealing(server: &Server, steps: Value, value: String) -> Gateway<DriverCloud> {
-    let cloud = DriverCloud::new(
-        driver(),
-        connection(&server.address, steps, None),
-        Arc::new(Pace::default()),
-        Arc::new(Clock::real()),
-    );
-    let (secrets, clock) = (Arc::new(Of(value)), Arc::new(Clock::real()));
-    Gateway::new(cloud.expect("a connection"), secrets, clock, Sessions::new(1)).expect("a gateway")
-}
-
-/// Resolves each reference to the same value.
-pub(crate) struct Of(pub(crate) String);
-
-impl SecretResolver for Of {
-    fn resolve<'a>(&'a self, _: &'a Session, _: &'a SecretRef) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
-        Box::pin(std::future::ready(Ok(self.0.clone().into())))
-    }
-}
-
 /// With the largest value that the cloud takes, each of these took gigabytes of memory, or a thread of the runtime for minutes.
 #[tokio::test]
 async fn a_create_whose_body_would_grow_without_bound_fails_while_it_is_prepared() {
@@ -524,7 +317,8 @@ async fn a_create_whose_body_would_grow_without_bound_fails_while_it_is_prepared
         let mut create = wish.clone();
         create["effect"] = json!("create");
         create["seals"] = json!("userData");
-        let kept = sealing(&server, json!([{"send": [create]}, fine()]), value);
+        let steps = json!([{"send": [create]}, fine()]);
+        let kept = hostile_driver::cloud(connection(&server.address, &steps, None), &value);
         let failure = kept.prepare(request("machine.create")).await.expect_err(said);
         assert!(failure.message.contains(said), "{wish}: {failure}");
         assert_eq!(failure.effect, Effect::None, "{failure}");
@@ -532,7 +326,10 @@ async fn a_create_whose_body_would_grow_without_bound_fails_while_it_is_prepared
     assert_eq!(server.seen().len(), 0);
     let create =
         json!([{"send": [{"effect": "create", "seals": "userData", "then": [["base64", 1]]}]}, fine()]);
-    let cloud = sealing(&server, create, "12345678\n".repeat(7_000));
+    let cloud = hostile_driver::cloud(
+        connection(&server.address, &create, None),
+        &"12345678\n".repeat(7_000),
+    );
     assert!(
         come_to(&cloud, "machine.create").await.is_ok(),
         "what fits is sent"
@@ -694,14 +491,14 @@ async fn a_server_that_never_answers_costs_the_operation_its_time_and_no_more() 
 async fn one_tenant_of_many_hosts_leaves_the_others_their_part_of_a_burst() {
     let server = Server::saying(ok("{}"));
     let change = json!({"send": [{"effect": "change", "method": "DELETE"}]});
-    let mut connection = connection(&server.address, json!([change, "fail"]), None);
+    let mut connection = connection(&server.address, &json!([change, "fail"]), None);
     let hours_apart = Rate {
         per_second: 1e-4,
         burst: 8.0,
     };
     connection.rates.changes = hours_apart;
     let hosts = connection.hosts.clone();
-    let cloud = reached(connection);
+    let cloud = hostile_driver::cloud(connection, SEALED);
     let change = async |queue: &str| {
         let mut request = request("machine.delete");
         request.session.tenant_queue = queue.into();

@@ -4,6 +4,7 @@
 //!
 //! `POLITY_ROW` runs only the rows whose names contain its value.
 
+mod connections;
 mod describe;
 mod driver;
 mod identity;

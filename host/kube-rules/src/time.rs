@@ -11,12 +11,12 @@ pub fn rfc3339(unix_ms: u64) -> String {
 
 /// A moment as a meta/v1 `Time`, which has whole seconds: `2026-01-31T12:00:00Z`.
 pub fn meta_time(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    format!("{time:.0}")
 }
 
 /// A moment as a meta/v1 `MicroTime`, which has microseconds: `2026-01-31T12:00:00.012000Z`.
 pub fn micro_time(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+    format!("{time:.6}")
 }
 
 /// The moment of Unix milliseconds. Later moments than the end of the year 9999 become that end, the last one

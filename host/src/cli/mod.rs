@@ -29,7 +29,9 @@ use clap::{Parser, Subcommand};
 use polity_clouds::Millis;
 use polity_sandbox::{Allocation, Compiler, Confined, KeepsCode, Sandbox, SandboxConfig};
 use serde_json::Value;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::compiled::Kept;
 use crate::progress::Format;
@@ -126,15 +128,54 @@ const LEVELS: &str = "warn,kube_client=off,opentelemetry=off";
 /// Logs to standard error, by the levels of `POLITY_LOG`: as text for people, or an object of JSON in a line.
 fn log(output: Format) {
     let wanted = std::env::var("POLITY_LOG").unwrap_or_default();
-    let levels = EnvFilter::new(format!("{LEVELS},{wanted}"));
+    let levels = levels(&wanted).or_else(|e| {
+        let why = format!("POLITY_LOG={wanted:?} is not used: {e}. An example is info,polity_cluster=debug");
+        crate::progress::say(output, &why);
+        levels("")
+    });
     let log = tracing_subscriber::fmt()
-        .with_env_filter(levels)
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(|| crate::screen::Stderr);
+    let levels = levels.unwrap_or_default();
     match output {
-        Format::Json => log.json().flatten_event(true).init(),
+        Format::Json => log.json().flatten_event(true).finish().with(levels).init(),
         Format::Text => log
             .with_ansi(std::io::stderr().is_terminal())
             .without_time()
+            .finish()
+            .with(levels)
             .init(),
+    }
+}
+
+/// The levels that somebody wants, beside [`LEVELS`].
+fn levels(wanted: &str) -> Result<Targets, tracing_subscriber::filter::ParseError> {
+    match wanted {
+        "" => LEVELS.parse(),
+        wanted => format!("{LEVELS},{wanted}").parse(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_levels_are_those_that_somebody_wants_beside_those_that_hold_anyway() {
+        let level = tracing::Level::DEBUG;
+        for (wanted, polity, kube) in [
+            ("", false, false),
+            ("debug", true, false),
+            ("kube_client=debug", false, true),
+        ] {
+            let levels = levels(wanted).unwrap();
+            assert_eq!(levels.would_enable("polity::engine", &level), polity, "{wanted}");
+            assert_eq!(
+                levels.would_enable("kube_client::client", &level),
+                kube,
+                "{wanted}"
+            );
+        }
+        levels("polity=loud").unwrap_err();
     }
 }

@@ -76,7 +76,10 @@ async fn a_driver_waits_while_it_would_not_find_what_the_one_before_it_created()
         "place": ["elsewhere"], "principal": "somebody", "since": 1_767_225_600_000_u64,
     });
     fixture.write_status(&name, &json!({"pending": [entry]})).await;
-    fixture.put("hostile-driver.wasm", &guests::hostile_driver_with_stamp(b'2'));
+    fixture.put(
+        "hostile-driver.wasm",
+        &guests::hostile_driver_with(&json!({"stamp": 2, "stamps": [2]})),
+    );
     let message = loaded(&fixture, "gardened", "False", "CannotLoad").await;
     assert_eq!(
         message,

@@ -213,6 +213,11 @@ pub(crate) fn rows() -> Vec<Describe> {
             Expect::Either,
         ),
         row(
+            "a-finalizer-of-the-host",
+            json!({"finalizer": "polity.dev/evil"}),
+            unloaded(&["polity.dev/evil"]),
+        ),
+        row(
             "a-crd-that-is-no-json",
             json!({"$text": [r#"{"name":"broken","version":"1","role":"retry","crd":{"#]}),
             unloaded(&["manifest"]),

@@ -3,19 +3,17 @@
 //!
 //! Time is real here, because requests go to real servers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use polity::clock::Clock;
 use polity::polls::{Measured, take_longest};
-use polity_clouds::{Cloud as _, Gateway, Sessions};
-use polity_core::contract::{Code, Effect};
+use polity_clouds::{Cloud as _, Gateway};
+use polity_core::contract::{Answer, Code, Effect};
 use polity_drivers::{DriverCloud, Rates};
-use polity_http::{Pace, Rate};
+use polity_http::Rate;
+use polity_tests::hostile_driver::{self, Server, come_to, connection, fine, look, ok, request, say};
 use serde_json::{Value, json};
 
-use crate::drivers::{Of, Server, come_to, connection, driver, fine, look, ok, request};
 use crate::hostile::POLL;
 
 /// How long each row is played.
@@ -63,8 +61,7 @@ fn rows() -> Vec<Work> {
             fails,
         }
     };
-    let fields: Vec<String> = (0..200_000).map(|n| format!("\"field-{n}\":1")).collect();
-    let fields = ok(&format!("{{{}}}", fields.join(",")));
+    let fields = ok(&hostile_driver::fields());
     let broken = Some(Code::Internal);
     vec![
         reads(
@@ -78,6 +75,12 @@ fn rows() -> Vec<Work> {
             json!([{"paths": [255, 200]}]),
             fields,
             None,
+        ),
+        reads(
+            "a-change-that-is-called-a-read",
+            json!([{"method": "DELETE"}]),
+            String::new(),
+            broken,
         ),
         reads("a-deep-body", json!([{}]), ok(&"[".repeat(4 << 20)), None),
         reads(
@@ -113,6 +116,12 @@ fn rows() -> Vec<Work> {
         creates("copies", json!({"copies": 4_000}), "x".repeat(60_000), broken),
         creates("pieces", json!({"pieces": 4_000}), "x".repeat(60_000), broken),
         creates(
+            "a-secret-in-a-label",
+            json!({"field": "label"}),
+            "x".repeat(60_000),
+            broken,
+        ),
+        creates(
             "a-large-secret",
             json!({}),
             "12345678\n".repeat(100_000),
@@ -121,23 +130,11 @@ fn rows() -> Vec<Work> {
         creates(
             "a-secret-of-many-lines",
             json!({"then": [["base64", 1]]}),
-            lines(),
+            hostile_driver::lines(),
             None,
         ),
         creates("a-secret-like-the-answer", json!({}), "a".repeat(65_000), None),
     ]
-}
-
-/// As many lines that count as the largest value has.
-fn lines() -> String {
-    let line = |n: usize| format!("{:01$}\n", n, 20 + n % 40);
-    (0..)
-        .map(line)
-        .scan(0, |sum, line| {
-            *sum += line.len();
-            (*sum < 65_000).then_some(line)
-        })
-        .collect()
 }
 
 fn cloud(server: &Server, steps: &Value, value: &str) -> Gateway<DriverCloud> {
@@ -145,19 +142,17 @@ fn cloud(server: &Server, steps: &Value, value: &str) -> Gateway<DriverCloud> {
         per_second: 1e6,
         burst: 1e6,
     };
-    let mut connection = connection(&server.address, steps.clone(), None);
+    let mut connection = connection(&server.address, steps, None);
     connection.rates = Rates {
         reads: fast,
         changes: fast,
     };
-    let clock = || Arc::new(Clock::real());
-    let cloud = DriverCloud::new(driver(), connection, Arc::new(Pace::default()), clock());
-    let secrets = Arc::new(Of(value.to_owned()));
-    Gateway::new(cloud.expect("a connection"), secrets, clock(), Sessions::new(1)).expect("a gateway")
+    hostile_driver::cloud(connection, value)
 }
 
-/// How many operations a neighbour gets while somebody offends, or nobody; and what comes of the offences.
-async fn played(work: Option<&Work>) -> (usize, Vec<Option<(Code, Effect)>>) {
+/// How many operations a neighbour gets while somebody offends, or nobody; what comes of the offences, and whether anything was
+/// sent for them.
+async fn played(work: Option<&Work>) -> (usize, Vec<Option<(Code, Effect)>>, bool) {
     let benign = Server::saying(ok("{}"));
     let neighbour = cloud(&benign, &json!([look(), fine()]), "");
     let (end, count) = (Instant::now() + PLAYED, AtomicUsize::new(0));
@@ -172,7 +167,7 @@ async fn played(work: Option<&Work>) -> (usize, Vec<Option<(Code, Effect)>>) {
     };
     let offences = async {
         let Some(work) = work else {
-            return Vec::new();
+            return (Vec::new(), false);
         };
         let server = Server::saying(work.says.clone());
         let offend = async || {
@@ -187,10 +182,11 @@ async fn played(work: Option<&Work>) -> (usize, Vec<Option<(Code, Effect)>>) {
             ends
         };
         let all = (0..AT_A_TIME).map(|_| offend());
-        futures::future::join_all(all).await.concat()
+        let ends = futures::future::join_all(all).await.concat();
+        (ends, !server.seen().is_empty())
     };
-    let (_, offences) = tokio::join!(Measured::new("neighbour", passes), offences);
-    (count.into_inner(), offences)
+    let (_, (ends, is_sent)) = tokio::join!(Measured::new("neighbour", passes), offences);
+    (count.into_inner(), ends, is_sent)
 }
 
 #[tokio::test]
@@ -202,10 +198,10 @@ async fn large_work_of_one_tenant_is_done_beside_the_operations_of_others() {
     )
     .await;
     take_longest();
-    let (quiet, _) = played(None).await;
+    let (quiet, ..) = played(None).await;
     let mut wrong = Vec::new();
     for work in rows().iter().filter(|work| crate::hostile::is_chosen(work.name)) {
-        let (count, ends) = played(Some(work)).await;
+        let (count, ends, is_sent) = played(Some(work)).await;
         let mut say = |why: String| wrong.push(format!("{}: {why}", work.name));
         // Two processors are shared with three servers, and with other tests; on a thread that somebody blocks it has none.
         if count < quiet / 8 {
@@ -225,9 +221,54 @@ async fn large_work_of_one_tenant_is_done_beside_the_operations_of_others() {
         if let Some(other) = ends.iter().find(is_other) {
             say(format!("{other:?} of {}", ends.len()));
         }
+        if is_sent && work.fails == Some(Code::Internal) {
+            say("something was sent".to_owned());
+        }
         if ends.is_empty() {
             say("nothing came of it".to_owned());
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// How many operations of the slow tenant wait.
+const SLOW: usize = 60;
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_slow_for_one_tenant_is_reached_by_the_others() {
+    let server = Server::start(|request, stream| {
+        if request.contains("/slow") {
+            // Until the other side closes it.
+            let mut kept = stream.try_clone().expect("a socket");
+            std::thread::spawn(move || std::io::copy(&mut kept, &mut std::io::sink()));
+        } else {
+            say(stream, &ok("{}"));
+        }
+    });
+    let slow = json!({"send": [{"path": ["slow"]}]});
+    let steps = json!([
+        {"of": {"machine.status": look(), "machine.delete": slow}},
+        {"of": {"machine.status": fine(), "machine.delete": "fail"}},
+    ]);
+    // Both tenants come by the same connection.
+    let cloud = cloud(&server, &steps, "");
+    let of = |tenant: &str, operation: &str| {
+        let mut request = request(operation);
+        request.session.tenant = tenant.to_owned();
+        request.session.tenant_queue = tenant.into();
+        request
+    };
+    let slow = (0..SLOW).map(|_| cloud.perform(of("slow", "machine.delete")));
+    let late = futures::future::join_all(slow).await;
+    let is_late = |end: &Answer| {
+        end.as_ref()
+            .is_err_and(|failure| failure.message.contains("no response in time"))
+    };
+    assert!(late.iter().all(is_late), "{late:?}");
+    // Their time is over; from here on time is real, because the server answers.
+    tokio::time::resume();
+    for _ in 0..15 {
+        let end = cloud.perform(of("other", "machine.status")).await;
+        assert!(end.is_ok(), "{end:?}");
+    }
 }

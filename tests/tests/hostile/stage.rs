@@ -284,10 +284,15 @@ impl Stage {
 
     /// What a binding says of whether it is loaded; null if it says nothing for a minute.
     pub(crate) async fn loaded(&self, name: &str) -> Value {
-        let named = reference("polity.dev/v1alpha1", "PolicyBinding", None, name);
+        self.said_loaded(&reference("polity.dev/v1alpha1", "PolicyBinding", None, name))
+            .await
+    }
+
+    /// The same of any object of the host's.
+    pub(crate) async fn said_loaded(&self, named: &ObjectRef) -> Value {
         for _ in 0..120 {
-            let binding = self.fixture.get(&named).await;
-            if let Some(loaded) = condition_of(&binding, "Loaded") {
+            let object = self.fixture.get(named).await;
+            if let Some(loaded) = condition_of(&object, "Loaded") {
                 return loaded.clone();
             }
             tokio::time::sleep(Duration::from_millis(500)).await;

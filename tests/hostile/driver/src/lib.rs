@@ -83,15 +83,12 @@ pub struct Wish {
     pub paths: [usize; 2],
 }
 
-/// Whose last byte is the stamp. A test writes another one into the component.
-static STAMP: [u8; 31] = *b"this-is-the-stamp-of-the-driver";
-
 /// The bytes that a test may write.
 const ROOM: usize = 16 << 10;
 /// The mark that a test replaces.
-const MARK: &[u8] = b"this-is-the-schema-of-the-connection";
-/// Another schema of the configuration, with blanks after it.
-static SCHEMA: [u8; ROOM] = {
+const MARK: &[u8] = b"these-are-other-fields-of-the-manifest";
+/// Other fields of the manifest, with blanks after them.
+static FIELDS: [u8; ROOM] = {
     let mut room = [b' '; ROOM];
     let mut at = 0;
     while at < MARK.len() {
@@ -101,20 +98,19 @@ static SCHEMA: [u8; ROOM] = {
     room
 };
 
-/// The schema that a test wrote. With `x-bytes` its description has so many bytes.
-fn written_schema() -> Option<Value> {
-    let mut schema: Value = serde_json::from_slice(std::hint::black_box(&SCHEMA)).ok()?;
-    if let Some(bytes) = schema["x-bytes"].as_u64() {
+/// What it says of itself, as JSON, with the fields that a test wrote. With `xBytes` a schema's description has so many bytes.
+pub fn description() -> String {
+    let mut whole: Value = serde_json::from_str(&manifest().to_json()).unwrap_or_default();
+    let written: BTreeMap<String, Value> =
+        serde_json::from_slice(std::hint::black_box(&FIELDS)).unwrap_or_default();
+    for (field, value) in written {
+        whole[field] = value;
+    }
+    let schema = &mut whole["configSchema"];
+    if let Some(bytes) = schema["xBytes"].as_u64() {
         schema["description"] = "x".repeat(usize::try_from(bytes).unwrap_or(0)).into();
     }
-    Some(schema)
-}
-
-/// The stamp of what it creates: 1 as it is compiled, or a digit in the place of the last letter.
-fn stamp() -> u32 {
-    char::from(std::hint::black_box(&STAMP)[30])
-        .to_digit(10)
-        .unwrap_or(1)
+    whole.to_string()
 }
 
 /// What it says of itself.
@@ -126,17 +122,11 @@ pub fn manifest() -> Manifest {
         dynamic: Some(9),
         ..Endpoint::default()
     };
-    let manifest = Manifest::new("hostile", env!("CARGO_PKG_VERSION"), Login::Bearer)
+    Manifest::new("hostile", env!("CARGO_PKG_VERSION"), Login::Bearer)
         .config::<Config>()
         .endpoint("api", Endpoint::default())
         .endpoint("appliance", appliance)
-        .implements(machines);
-    Manifest {
-        stamp: stamp(),
-        stamps: vec![stamp()],
-        config_schema: written_schema().unwrap_or(manifest.config_schema),
-        ..manifest
-    }
+        .implements(machines)
 }
 
 /// One step.
@@ -244,7 +234,7 @@ mod component {
 
     impl bindings::exports::polity::driver::driver_info::Guest for Component {
         fn describe() -> String {
-            super::manifest().to_json()
+            super::description()
         }
     }
 
