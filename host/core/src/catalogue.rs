@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::call::PendingEntry;
+use crate::entry::PendingEntry;
 use crate::contract::{Code, Failure, Need};
 use crate::time::as_millis;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::cache::Change;
+use crate::shared::cache::Change;
 use crate::binding::{KindGrant, Relation};
 use crate::contract::Question;
 use crate::grants;

@@ -8,7 +8,7 @@ use super::own::Own;
 use super::publishing::{Draft, Drafted};
 use crate::call::Call;
 use crate::contract::{Code, Failure};
-use crate::controller::cache::Change;
+use crate::shared::cache::Change;
 use crate::merge::Edits;
 
 /// The cost of a byte that is read, in fuel: it becomes a tree that is copied, compared and dropped.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Context;
 use crate::call::Scope;
 use crate::contract::{Act, ObjectPatch, ObjectRef};
-use crate::controller::cache::Change;
+use crate::shared::cache::Change;
 use crate::key::ObjectKey;
 use crate::merge;
 use crate::object::{Object, reference_of};

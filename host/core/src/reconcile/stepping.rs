@@ -16,7 +16,7 @@ use super::work::{Concluded, Work};
 use super::{Command, Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::call::{Call, Reply};
 use crate::contract::{Ask, Conclusion, Failure, Pass, Question, Request, Requests, Role, Step, Verdict};
-use crate::controller::Guard;
+use crate::shared::guards::Guard;
 use crate::fault::{Fault, FaultKind, Stepped};
 use crate::record::{Discard, Outcome};
 

@@ -9,8 +9,8 @@ use crate::contract::{
     Code, Conclusion, Effect, Entry as JournalEntry, Failure, ObjectRef, Precondition, Question, Request,
     Resolution,
 };
-use crate::controller::Guard;
-use crate::controller::locks::LockAnswer;
+use crate::shared::guards::Guard;
+use crate::shared::locks::LockAnswer;
 use crate::merge::{Edits, Part};
 use crate::object::{Object, ResourceVersion};
 use crate::projection::Digest;

@@ -11,7 +11,7 @@ use crate::catalogue::OperationEffect;
 use crate::contract::{
     Act, Answer, CloudAct, Code, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef, Resolution, Role,
 };
-use crate::controller::Guard;
+use crate::shared::guards::Guard;
 use crate::grants::{self, Refusal, Ungranted};
 use crate::key::ObjectKey;
 use crate::object::ResourceVersion;

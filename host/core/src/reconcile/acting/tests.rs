@@ -1,7 +1,7 @@
 use super::*;
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
-use crate::controller::rooms::Room;
+use crate::shared::rooms::Room;
 use crate::reconcile::fixture::{
     FINALIZER, Fixture, answer, at, clone_of, computed, config_map, config_maps, entry, failure, found,
     machine, ms, operations, outcome, patches, pending, prepared, ready, stepped, stop, versions,
