@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::call::PendingEntry;
 use crate::contract::{Code, Failure, Need};
+use crate::entry::PendingEntry;
 use crate::time::as_millis;
 
 /// A create must be sent within this time after its pending entry was written. Later it is not sent any more. The

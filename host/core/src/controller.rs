@@ -9,26 +9,19 @@
 //! pass is taken out of the map while one of its events is handled, and its commands are performed after the handler
 //! has returned. So a handler reads shared state and never changes it.
 
-pub(crate) mod cache;
 mod calls;
 mod dependents;
 mod finish;
-mod guards;
-pub(crate) mod journals;
 mod keys;
-pub mod lease;
-pub(crate) mod locks;
 mod passes;
-mod queue;
 mod rate_limit;
 mod refresh;
 mod reschedule;
-pub(crate) mod rooms;
 mod seen;
 #[cfg(test)]
 mod tests;
 mod triggers;
-pub(crate) mod watches;
+mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -44,20 +37,19 @@ use crate::reconcile::{Phase, primary_scopes};
 use crate::record::{Outcome, PassRecord};
 use crate::time::{Boot, Now, Unix};
 
-use cache::Cache;
-use calls::{Calls, Target};
 use dependents::Dependents;
-pub use guards::{Guard, Guards};
-use journals::Journals;
 use keys::KeyState;
 pub use keys::{KeyView, WaitsFor};
-use lease::{Lease, LeaseAction, LeaseProblem};
-use locks::Locks;
 use passes::Running;
-use queue::Queue;
-use rooms::Rooms;
-pub use rooms::{Room, RoomSizes};
-use watches::Watches;
+
+use crate::shared::Shared;
+use crate::shared::calls::Target;
+pub use crate::shared::guards::{Guard, Guards};
+pub use crate::shared::lease;
+use crate::shared::lease::{Lease, LeaseAction, LeaseProblem};
+use crate::shared::queue::Queue;
+use crate::shared::rooms::Rooms;
+pub use crate::shared::rooms::{Room, RoomSizes};
 
 /// An event that the controller handles.
 #[derive(Clone, Debug, PartialEq)]
@@ -204,120 +196,99 @@ pub struct LastFault {
 
 /// The deterministic core: inputs go in, outputs come out. It has no clock, no I/O and no randomness.
 pub struct Controller {
-    now: Now,
     out: Vec<Output>,
-    last_pass: u64,
-    lease: Lease,
-    was_held: bool,
-    bindings: BTreeMap<Arc<str>, Arc<Binding>>,
+    shared: Shared,
+    keys: Keys,
+    passes: Passes,
     health: BTreeMap<Arc<str>, Health>,
-    cache: Cache,
+    was_held: bool,
+    /// The key of the digests of answers. It keeps others from crafting two answers with the same digest.
+    digest_key: [u8; 16],
+    next_sweep: Boot,
+    stopping: bool,
+}
+
+/// The objects that bindings govern, and what each waits for.
+#[derive(Default)]
+struct Keys {
     /// Each state is boxed. Keys often arrive in sorted order, which leaves the nodes of the map half empty, and
     /// large values would waste that half.
-    keys: BTreeMap<Key, Box<KeyState>>,
+    states: BTreeMap<Key, Box<KeyState>>,
     /// Keys that were forgotten while their pass was in flight. If such a key comes back, it waits for the end of
     /// that pass: a key never has two passes at a time.
     orphans: BTreeMap<Key, PassId>,
     /// The keys that depend on objects of a scope.
     dependents: BTreeMap<Scope, Dependents>,
-    /// The passes in flight that have an answer about objects of a scope. Few of many passes that wait for one watch have.
-    answered: BTreeMap<Scope, BTreeSet<PassId>>,
     queue: Queue,
-    passes: BTreeMap<PassId, (Phase, Box<Running>)>,
+}
+
+/// The passes in flight.
+#[derive(Default)]
+struct Passes {
+    in_flight: BTreeMap<PassId, (Phase, Box<Running>)>,
+    last: u64,
+    /// Those that have an answer about objects of a scope. Few of many passes that wait for one watch have.
+    answered: BTreeMap<Scope, BTreeSet<PassId>>,
+    /// Those whose next write waits for the renewal of the lease.
+    parked: Vec<PassId>,
+    /// The end of the lease when these last checked whether they may write.
+    checked_until: Option<Boot>,
+    /// Those that just got a place in a room for their next write. They check again whether they may write.
+    opened: VecDeque<PassId>,
     /// The bytes of text that were read for the present input to render answers.
     read: u64,
-    /// The passes in flight of each tenant queue, and the bytes that their journals hold.
-    journals: Journals,
-    calls: Calls,
-    /// Passes whose next write waits for the renewal of the lease.
-    parked: Vec<PassId>,
-    /// The end of the lease when these passes last checked whether they may write.
-    checked_until: Option<Boot>,
-    rooms: Rooms,
-    /// Passes that just got a place in a room for their next write. They check again whether they may write.
-    opened: VecDeque<PassId>,
-    /// The watches that questions of policies opened.
-    watches: Watches,
-    locks: Locks,
-    /// The key of the digests of answers. It keeps others from crafting two answers with the same digest.
-    digest_key: [u8; 16],
-    next_sweep: Boot,
-    guards: Guards,
-    stopping: bool,
-    /// [`Input::Cut`] was received: passes end without waiting for their conclusion.
-    cutting: bool,
 }
 
 impl Controller {
     /// A controller that competes for the lease as `identity`, which must differ between processes.
     pub fn new(identity: impl Into<String>) -> Self {
         let identity = identity.into();
-        let digest_key = digest_key(&identity);
         Controller {
-            now: Now::default(),
+            digest_key: digest_key(&identity),
             out: Vec::new(),
-            last_pass: 0,
-            lease: Lease::new(identity),
-            was_held: false,
-            bindings: BTreeMap::new(),
+            shared: Shared::new(Lease::new(identity)),
+            keys: Keys::default(),
+            passes: Passes::default(),
             health: BTreeMap::new(),
-            cache: Cache::default(),
-            keys: BTreeMap::new(),
-            orphans: BTreeMap::new(),
-            dependents: BTreeMap::new(),
-            answered: BTreeMap::new(),
-            queue: Queue::default(),
-            passes: BTreeMap::new(),
-            read: 0,
-            journals: Journals::default(),
-            calls: Calls::default(),
-            parked: Vec::new(),
-            checked_until: None,
-            rooms: Rooms::new(RoomSizes::default()),
-            opened: VecDeque::new(),
-            watches: Watches::default(),
-            locks: Locks::default(),
-            digest_key,
+            was_held: false,
             next_sweep: Boot::default(),
-            guards: Guards::default(),
             stopping: false,
-            cutting: false,
         }
     }
 
     /// The same controller without a lease: no other host acts on the same objects.
     pub fn alone(mut self) -> Self {
-        self.lease = Lease::alone();
+        self.shared.lease = Lease::alone();
         self
     }
 
     /// Replaces the sizes of the rooms.
     pub fn with_rooms(mut self, sizes: RoomSizes) -> Self {
-        self.rooms = Rooms::new(sizes);
+        self.shared.rooms = Rooms::new(sizes);
         self
     }
 
     /// Counts what a pass holds until the host says that the pass is recorded ([`Input::Recorded`]). So a tenant whose
     /// passes say more than can be recorded waits, and nobody else.
     pub fn await_recordings(&mut self) {
-        self.journals.await_recordings();
+        self.shared.journals.await_recordings();
     }
 
     /// Whether a pass waits until more passes are recorded.
     pub fn waits_for_recordings(&self) -> bool {
-        self.journals.wait_for_recordings()
+        self.shared.journals.wait_for_recordings()
     }
 
     /// Replaces the guards, so that a simulation can run without one of them.
     #[cfg(feature = "simulation")]
     pub fn set_guards(&mut self, guards: Guards) {
-        self.guards = guards;
-        self.rooms.set_guards(guards);
+        self.shared.guards = guards;
+        self.shared.rooms.set_guards(guards);
     }
 
     /// Handles one input at the time `now`. Returns the outputs in the order in which the host must take them up.
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
-        (self.now, self.read) = (now, 0);
+        (self.shared.now, self.passes.read) = (now, 0);
         match input {
             Input::Tick => {}
             Input::Bound(binding) => self.bind(*binding),
@@ -325,9 +296,9 @@ impl Controller {
             Input::Watched { scope, event } => self.on_watch_event(&scope, event),
             Input::Spent { call, fuel } => self.on_spent(call, fuel),
             Input::Returned { call, reply } => self.on_returned(call, reply),
-            Input::Recorded(count) => self.opened.extend(self.journals.on_recorded(count)),
+            Input::Recorded(count) => self.passes.opened.extend(self.shared.journals.on_recorded(count)),
             Input::Stop => self.stopping = true,
-            Input::Cut => (self.stopping, self.cutting) = (true, true),
+            Input::Cut => (self.stopping, self.shared.cutting) = (true, true),
         }
         self.advance();
         std::mem::take(&mut self.out)
@@ -335,12 +306,12 @@ impl Controller {
 
     /// The latest time at which the host must send [`Input::Tick`] if no other input comes before.
     pub fn deadline(&self) -> Boot {
-        let calls = self.calls.next_deadline();
+        let calls = self.shared.calls.next_deadline();
         [
-            self.queue.next_timer().filter(|_| self.was_held),
+            self.keys.queue.next_timer().filter(|_| self.was_held),
             calls,
             Some(self.next_sweep),
-            Some(self.lease.deadline()),
+            Some(self.shared.lease.deadline()),
         ]
         .into_iter()
         .flatten()
@@ -350,12 +321,12 @@ impl Controller {
 
     /// Whether this host holds the lease.
     pub fn is_holder(&self) -> bool {
-        self.lease.is_held(self.now)
+        self.shared.lease.is_held(self.shared.now)
     }
 
     /// Why this host does not hold the lease, if the cause is known.
     pub fn lease_problem(&self) -> Option<LeaseProblem> {
-        self.lease.problem()
+        self.shared.lease.problem()
     }
 
     /// The health of a binding; `None` if there is no binding of this name.
@@ -365,7 +336,7 @@ impl Controller {
             namespace: None,
             name: "".into(),
         };
-        let after = self.keys.range(first..);
+        let after = self.keys.states.range(first..);
         let own = after.take_while(|(key, _)| &*key.binding == binding);
         let mut health = self.health.get(binding)?.clone();
         for (key, state) in own {
@@ -379,7 +350,7 @@ impl Controller {
         let unsynced: Vec<&Scope> = self.unsynced_watches(binding).collect();
         health.watch_fails = unsynced
             .iter()
-            .any(|scope| self.cache.watch_error(scope).is_some());
+            .any(|scope| self.shared.cache.watch_error(scope).is_some());
         health.unsynced = unsynced
             .iter()
             .map(|scope| self.watch(scope).to_string())
@@ -389,25 +360,33 @@ impl Controller {
 
     /// The unsynced watches that a binding needs: of its primaries, and of the objects that its keys depend on.
     fn unsynced_watches<'a>(&'a self, binding: &'a str) -> impl Iterator<Item = &'a Scope> {
-        let own = self.bindings.get(binding).map(|binding| primary_scopes(binding));
+        let own = self
+            .shared
+            .bindings
+            .get(binding)
+            .map(|binding| primary_scopes(binding));
         let own = own.unwrap_or_default();
         let needs = move |scope: &&Scope| {
-            let dependents = self.dependents.get(*scope);
+            let dependents = self.keys.dependents.get(*scope);
             own.contains(*scope) || dependents.is_some_and(|dependents| dependents.has_key_of(binding))
         };
-        let unsynced = self.cache.scopes().filter(|scope| !self.cache.is_synced(scope));
+        let unsynced = self
+            .shared
+            .cache
+            .scopes()
+            .filter(|scope| !self.shared.cache.is_synced(scope));
         unsynced.filter(needs)
     }
 
     /// What the cache holds, and how its watches stand.
     pub fn cache_figures(&self) -> CacheFigures {
         let mut figures = CacheFigures::default();
-        for scope in self.cache.scopes() {
-            match self.cache.is_synced(scope) {
+        for scope in self.shared.cache.scopes() {
+            match self.shared.cache.is_synced(scope) {
                 true => figures.synced += 1,
                 false => figures.failing += 1,
             }
-            for object in self.cache.all(scope) {
+            for object in self.shared.cache.all(scope) {
                 figures.objects += 1;
                 figures.bytes += object.json().len();
             }
@@ -417,14 +396,14 @@ impl Controller {
 
     /// All bindings, ordered by name.
     pub fn bindings(&self) -> impl Iterator<Item = &Arc<Binding>> {
-        self.bindings.values()
+        self.shared.bindings.values()
     }
 
     /// The policies that may still be called: those of the bindings, and those of passes that began under an earlier
     /// version of a binding.
     pub fn policies(&self) -> BTreeSet<&PolicyId> {
-        let begun = self.passes.values().map(|(_, pass)| pass.binding());
-        let bindings = self.bindings.values().chain(begun);
+        let begun = self.passes.in_flight.values().map(|(_, pass)| pass.binding());
+        let bindings = self.shared.bindings.values().chain(begun);
         bindings
             .flat_map(|binding| binding.policies.values().map(|policy| &policy.id))
             .collect()
@@ -432,7 +411,7 @@ impl Controller {
 
     /// The number of passes in flight.
     pub fn passes_in_flight(&self) -> usize {
-        self.passes.len()
+        self.passes.in_flight.len()
     }
 
     /// Does the work that depends on time and on free room. It runs after every input.
@@ -440,24 +419,24 @@ impl Controller {
         self.expire_calls();
         self.poll_lease();
         if self.is_holder() {
-            for key in self.queue.due(self.now.boot) {
+            for key in self.keys.queue.due(self.shared.now.boot) {
                 self.enqueue(&key, Cause::Due);
             }
         }
-        if self.cutting {
-            self.rooms.drop_events();
+        if self.shared.cutting {
+            self.shared.rooms.drop_events();
             self.interrupt_passes(&Outcome::Stopped, |phase| !phase.has_effect_in_flight());
         }
         self.start_passes();
-        while let Some(pass) = self.opened.pop_front() {
+        while let Some(pass) = self.passes.opened.pop_front() {
             self.open(pass);
             self.start_passes();
         }
         self.sweep();
-        if self.stopping && self.passes.is_empty() && !self.is_writing() {
-            self.lease.give_up();
+        if self.stopping && self.passes.in_flight.is_empty() && !self.is_writing() {
+            self.shared.lease.give_up();
             self.poll_lease();
-            if self.lease.is_given_up() {
+            if self.shared.lease.is_given_up() {
                 self.out.push(Output::Stopped);
             }
         }
@@ -466,7 +445,7 @@ impl Controller {
     /// Sends the lease's next call. Enqueues all keys when the lease is gained, because no pass starts and no timer
     /// is served without it. Interrupts all passes when it is lost, because another host may now write.
     fn poll_lease(&mut self) {
-        if let LeaseAction::Call(write) = self.lease.poll(self.now) {
+        if let LeaseAction::Call(write) = self.shared.lease.poll(self.shared.now) {
             let wrote = write.is_some();
             let call = Call::Lease(write);
             self.send(Target::Lease { wrote }, call, lease::CALL_LONGEST, None);
@@ -475,44 +454,46 @@ impl Controller {
         match (self.was_held, held) {
             (false, true) => {
                 self.was_held = true;
-                let keys: Vec<Key> = self.keys.keys().cloned().collect();
+                let keys: Vec<Key> = self.keys.states.keys().cloned().collect();
                 for key in keys {
                     self.enqueue(&key, Cause::Resync);
                 }
             }
             (true, false) => {
                 self.was_held = false;
-                if self.guards.stand(Guard::Fencing) {
+                if self.shared.guards.stand(Guard::Fencing) {
                     self.interrupt_passes(&Outcome::LeaseLost, |_| true);
                 }
             }
             _ => {}
         }
         // As long as the lease ends at the same time, a write that it did not cover is not covered later either.
-        if held && self.checked_until != self.lease.expires() {
-            self.checked_until = self.lease.expires();
+        if held && self.passes.checked_until != self.shared.lease.expires() {
+            self.passes.checked_until = self.shared.lease.expires();
             self.open_parked();
         }
     }
 
     /// Starts passes of queued keys until no tenant queue may start another one.
     fn start_passes(&mut self) {
-        if !(self.is_holder() || (!self.guards.stand(Guard::Fencing) && self.was_held)) || self.stopping {
+        if !(self.is_holder() || (!self.shared.guards.stand(Guard::Fencing) && self.was_held))
+            || self.stopping
+        {
             return;
         }
         loop {
-            let (journals, bindings) = (&self.journals, &self.bindings);
+            let (journals, bindings) = (&self.shared.journals, &self.shared.bindings);
             let limit = |key: &Key| {
                 let binding = bindings.get(&key.binding);
                 binding.map_or(u32::MAX, |binding| binding.spec.limits.passes_per_tenant)
             };
-            let of_all = !self.guards.stand(Guard::TenantsHaveRoomOfTheirOwn);
+            let of_all = !self.shared.guards.stand(Guard::TenantsHaveRoomOfTheirOwn);
             let busy = |tenant_queue: &Arc<str>| match of_all {
                 true => journals.all_passes(),
                 false => journals.passes(tenant_queue),
             };
             let may_start = |tenant_queue: &Arc<str>, key: &Key| busy(tenant_queue) < limit(key);
-            match self.queue.pop(may_start) {
+            match self.keys.queue.pop(may_start) {
                 Some(key) => self.start(&key),
                 None => return,
             }

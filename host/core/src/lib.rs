@@ -3,11 +3,23 @@
 //! It has no clock, no I/O, no randomness and no threads: the same inputs give the same outputs, byte for byte. The
 //! engine of the host turns [`call::Call`]s into futures and their [`call::Reply`]s into inputs. The simulation does
 //! the same with a seeded loop instead of an executor.
+//!
+//! # Floors
+//!
+//! ```text
+//! controller   keys, passes, wake: bookkeeping
+//! reconcile    one pass as data: reads `shared`, changes nothing; a file a phase
+//! shared       what all passes share: cache, lease, locks, calls, rooms
+//! the others   contract, objects, grants, records: leaves, pure
+//! ```
+//!
+//! A floor uses what is below it, never what is above.
 
 pub mod binding;
 pub mod call;
 pub mod catalogue;
 pub mod controller;
+pub mod entry;
 pub mod fault;
 pub mod grants;
 pub mod key;
@@ -19,8 +31,61 @@ pub mod record;
 pub mod render;
 pub mod retry;
 pub mod selection;
+mod shared;
 pub mod time;
 mod tree;
 
 /// The contract with policies. It is a crate of its own.
 pub use polity_contract as contract;
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    const FLOORS: [&str; 3] = ["shared", "reconcile", "controller"];
+    /// What still looks up: the computations of a pass are calls.
+    const LOOKS_UP: (&str, &str) = ("call", "reconcile");
+
+    /// The files of a folder and of those in it, but for tests.
+    fn files(folder: &Path) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        let is_test = |path: &PathBuf| {
+            ["tests", "fixture"]
+                .iter()
+                .any(|name| path.file_stem().is_some_and(|stem| stem == *name))
+        };
+        let each = paths
+            .filter(|path| !is_test(path))
+            .map(|path| if path.is_dir() { files(&path) } else { vec![path] });
+        each.collect::<Vec<_>>().concat()
+    }
+
+    #[test]
+    fn no_floor_uses_one_above_it() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let all = files(&root);
+        assert!(all.len() > 40, "{} files", all.len());
+        let mut up = Vec::new();
+        for file in all {
+            let text = std::fs::read_to_string(&file).expect("a file");
+            let code = text
+                .split("#[cfg(test)]\nmod tests {")
+                .next()
+                .expect("the code before its tests");
+            let inside = file.strip_prefix(&root).expect("below it").with_extension("");
+            let own = inside
+                .iter()
+                .next()
+                .and_then(|name| name.to_str())
+                .expect("a name");
+            let floor = |name: &str| FLOORS.iter().position(|floor| *floor == name);
+            let above = FLOORS
+                .iter()
+                .filter(|other| floor(other) > floor(own) && (own, **other) != LOOKS_UP);
+            let used = above.filter(|other| own != "lib" && code.contains(&format!("crate::{other}")));
+            up.extend(used.map(|other| format!("{} uses {other}", inside.display())));
+        }
+        assert_eq!(up, [""; 0]);
+    }
+}

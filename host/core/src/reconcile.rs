@@ -14,7 +14,7 @@
 //!
 //! - A [`Phase`] holds exactly what is valid in it. A phase consumes itself when it handles an event, and returns
 //!   what follows. An event that fits no row of a phase is a [`Flow::Bug`], never a silent wait.
-//! - A handler reads a [`View`] and leaves [`Command`]s. The controller performs the commands after the handler has
+//! - A handler reads a [`Shared`] and leaves [`Command`]s. The controller performs the commands after the handler has
 //!   returned. A handler that needs its commands performed before it goes on returns [`Flow::Enter`].
 //! - No handler calls a handler of another phase. Only the loop of the controller calls handlers.
 
@@ -35,25 +35,18 @@ mod role;
 mod stepping;
 mod work;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::binding::Binding;
 use crate::call::{Call, Reply, Scope};
 use crate::contract::{Failure, ObjectRef, Role};
-use crate::controller::cache::{Cache, Change};
-use crate::controller::journals::Journals;
-use crate::controller::lease::Lease;
-use crate::controller::locks::Locks;
-use crate::controller::rooms::{Room, Rooms, room_of};
-use crate::controller::watches::Watches;
-use crate::controller::{Guard, Guards};
 use crate::fault::Fault;
 use crate::grants::{Refusal, Ungranted};
 use crate::object::Object;
 use crate::record::Outcome;
-use crate::time::Now;
+use crate::shared::Shared;
+use crate::shared::cache::Change;
+use crate::shared::guards::Guard;
+use crate::shared::rooms::{Room, room_of};
 
 #[cfg(test)]
 pub(crate) use acting::tests::panicking;
@@ -203,27 +196,12 @@ pub(crate) enum Report {
     Clamped(Clamped),
 }
 
-/// The shared state that a handler may read.
-#[derive(Clone, Copy)]
-pub(crate) struct View<'a> {
-    pub(crate) now: Now,
-    pub(crate) cache: &'a Cache,
-    pub(crate) lease: &'a Lease,
-    pub(crate) bindings: &'a BTreeMap<Arc<str>, Arc<Binding>>,
-    pub(crate) locks: &'a Locks,
-    pub(crate) rooms: &'a Rooms,
-    pub(crate) watches: &'a Watches,
-    pub(crate) journals: &'a Journals,
-    /// Whether the host is stopping, so that no new change may begin.
-    pub(crate) cutting: bool,
-    pub(crate) guards: Guards,
-}
-
 /// The state that a handler works with.
 pub(crate) struct Context<'a> {
     pub(crate) frame: &'a Frame,
     pub(crate) work: &'a mut Work,
-    pub(crate) view: View<'a>,
+    /// What all passes share, to be read.
+    pub(crate) view: &'a Shared,
     pub(crate) commands: Vec<Command>,
     /// The bytes of text that were read for the present input of the controller to render answers.
     pub(crate) read: u64,
@@ -378,14 +356,14 @@ impl Context<'_> {
     /// Whether a call that changes something outside may be made: it ends while the lease is held, and its room has a
     /// place. Otherwise returns what the call waits for, or how the pass ends.
     fn admit(&mut self, room: Option<Room>, longest: Duration) -> Result<Gate, Outcome> {
-        let View {
+        let Shared {
             now, lease, guards, ..
         } = self.view;
         if self.view.cutting {
             return Err(Outcome::Stopped);
         }
-        if guards.stand(Guard::Fencing) && !lease.covers(now, longest) {
-            if !lease.is_held(now) {
+        if guards.stand(Guard::Fencing) && !lease.covers(*now, longest) {
+            if !lease.is_held(*now) {
                 return Err(Outcome::LeaseLost);
             }
             self.command(Command::AwaitLease);

@@ -13,7 +13,7 @@ use super::Recorder;
 use crate::priority;
 
 /// The most bytes of passes that wait to be written. The host goes on without a file, but not without a recording: while
-/// more bytes wait, it waits too. Before that, core lets the passes wait that say the most (`core/controller/journals.rs`).
+/// more bytes wait, it waits too. Before that, core lets the passes wait that say the most (`core/shared/journals.rs`).
 const MOST: u64 = 192 << 20;
 /// The bytes that a pass counts, beside those of its journals.
 const PASS: u64 = 1 << 10;

@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::cache::{Change, Lookup};
 use super::keys::{KeyState, Waiting};
 use super::passes::Running;
 use super::seen::{READ, Seen, bytes};
@@ -20,6 +19,7 @@ use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
 use crate::reconcile::{Dependency, Frame, Moved, Questions, Work};
 use crate::selection::{self, Selection};
+use crate::shared::cache::{Change, Lookup};
 
 /// The keys that depend on a scope.
 #[derive(Debug, Default)]
@@ -69,10 +69,10 @@ impl Controller {
     /// Enqueues the keys whose last pass used an answer that the change alters. A key whose pass is in flight is
     /// enqueued at the end of that pass, if the change was news to it.
     pub(super) fn enqueue_dependents(&mut self, change: &Change) {
-        let Some(dependents) = self.dependents.get_mut(&change.scope) else {
+        let Some(dependents) = self.keys.dependents.get_mut(&change.scope) else {
             return;
         };
-        if !self.guards.stand(Guard::ChangesEnqueueDependents) {
+        if !self.shared.guards.stand(Guard::ChangesEnqueueDependents) {
             return;
         }
         let Some(object) = change.object() else {
@@ -80,38 +80,38 @@ impl Controller {
         };
         let object = object.reference();
         let mut seen = Seen::new(change, self.digest_key);
-        let answered = self.answered.get(&change.scope);
+        let answered = self.passes.answered.get(&change.scope);
         let answered: Vec<PassId> = answered.into_iter().flatten().copied().collect();
         for pass in &answered {
-            if let Some((_, running)) = self.passes.get_mut(pass) {
+            if let Some((_, running)) = self.passes.in_flight.get_mut(pass) {
                 note(&running.frame, &mut running.work, [Some(&mut seen), None], None);
             }
         }
-        let all_enqueued = !self.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
+        let all_enqueued = !self.shared.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
         let mut concerned = BTreeSet::new();
         let anchors = anchors_of(&seen);
         for (tenant_queue, used) in &mut dependents.used {
             let looked = used.look(
                 (tenant_queue, &anchors),
                 &mut seen,
-                &mut self.keys,
+                &mut self.keys.states,
                 &mut concerned,
             );
             if looked.is_none() || all_enqueued {
-                used.give_up(&change.scope, &mut self.keys, &mut concerned);
+                used.give_up(&change.scope, &mut self.keys.states, &mut concerned);
             }
         }
         // Passes that were compared with this change are not compared with the next one: it would take as long.
         for pass in &answered {
-            if let Some((_, running)) = self.passes.get_mut(pass)
+            if let Some((_, running)) = self.passes.in_flight.get_mut(pass)
                 && seen.is_too_much(&running.frame.tenant_queue)
             {
                 leave_uncompared(&mut running.work, change);
             }
         }
-        let is_synced = self.cache.is_synced(&change.scope) || all_enqueued;
+        let is_synced = self.shared.cache.is_synced(&change.scope) || all_enqueued;
         for key in concerned {
-            let Some(state) = self.keys.get_mut(&key) else {
+            let Some(state) = self.keys.states.get_mut(&key) else {
                 continue;
             };
             state.moved_by = Some(object.clone());
@@ -124,17 +124,21 @@ impl Controller {
     /// Makes a pass known to the changes of the scopes of its new answers.
     pub(super) fn index_answers(&mut self, running: &mut Running) {
         for scope in std::mem::take(&mut running.work.answered) {
-            self.answered.entry(scope).or_default().insert(running.frame.id);
+            self.passes
+                .answered
+                .entry(scope)
+                .or_default()
+                .insert(running.frame.id);
         }
     }
 
     /// Makes a pass that ended unknown to the changes of these scopes.
     pub(super) fn forget_answers(&mut self, pass: PassId, scopes: &BTreeSet<Scope>) {
         for scope in scopes {
-            if let Some(passes) = self.answered.get_mut(scope) {
+            if let Some(passes) = self.passes.answered.get_mut(scope) {
                 passes.remove(&pass);
                 if passes.is_empty() {
-                    self.answered.remove(scope);
+                    self.passes.answered.remove(scope);
                 }
             }
         }
@@ -168,14 +172,14 @@ impl Controller {
     /// Whether an answer that the last pass of a key used has changed. Answers from an unsynced scope do not count,
     /// because its objects may be outdated.
     pub(super) fn dependency_changed(&self, key: &Key) -> bool {
-        let Some(state) = self.keys.get(key) else {
+        let Some(state) = self.keys.states.get(key) else {
             return false;
         };
         let is_other = |(used, moved): (&(Questions, Dependency), &Moved)| {
             let ((_, question), dependency) = used;
-            dependency.is_other(question, *moved) && self.cache.is_synced(&dependency.scope)
+            dependency.is_other(question, *moved) && self.shared.cache.is_synced(&dependency.scope)
         };
-        let not_compared = |scope: &Scope| self.cache.is_synced(scope);
+        let not_compared = |scope: &Scope| self.shared.cache.is_synced(scope);
         state.uncompared.iter().any(not_compared) || state.last.used.iter().zip(&state.moved).any(is_other)
     }
 
@@ -204,11 +208,15 @@ impl Controller {
         match question {
             Question::Object(query) => {
                 let place = ObjectKey::from(&query.object);
-                let known = self.cache.last_known(&dependency.scope, &place);
+                let known = self.shared.cache.last_known(&dependency.scope, &place);
                 known.cloned().into_iter().collect()
             }
             Question::Objects(query) => {
-                match self.cache.list(&dependency.scope, query.namespace.as_deref()) {
+                match self
+                    .shared
+                    .cache
+                    .list(&dependency.scope, query.namespace.as_deref())
+                {
                     Lookup::Known(found) => found,
                     _ => Vec::new(),
                 }
@@ -219,12 +227,12 @@ impl Controller {
 
     /// Replaces the dependencies `old` of a key by those of its last pass.
     pub(super) fn reindex(&mut self, key: &Key, tenant_queue: &Arc<str>, old: &[(Questions, Dependency)]) {
-        let state = self.keys.get(key);
+        let state = self.keys.states.get(key);
         if state.is_some_and(|state| self.is_indexed(key, state, old)) {
             return;
         }
         for (asked, dependency) in old {
-            if let Some(dependents) = self.dependents.get_mut(&dependency.scope) {
+            if let Some(dependents) = self.keys.dependents.get_mut(&dependency.scope) {
                 dependents.keys.remove(key);
                 if let Some(used) = dependents.used.get_mut(tenant_queue) {
                     used.forget(asked, dependency, key);
@@ -232,14 +240,14 @@ impl Controller {
             }
         }
         for (_, dependency) in old {
-            if let Some(dependents) = self.dependents.get_mut(&dependency.scope) {
+            if let Some(dependents) = self.keys.dependents.get_mut(&dependency.scope) {
                 dependents.forget(tenant_queue, key);
             }
         }
         let Some(state) = state else { return };
         for (place, used) in state.last.used.iter().enumerate() {
             let scope = &used.1.scope;
-            let dependents = self.dependents.entry(scope.clone()).or_default();
+            let dependents = self.keys.dependents.entry(scope.clone()).or_default();
             dependents.keys.insert(key.clone());
             if !state.uncompared.contains(scope) {
                 let of_queue = dependents.used.entry(tenant_queue.clone()).or_default();
@@ -255,7 +263,7 @@ impl Controller {
             old == new && before.scope == now.scope && Arc::ptr_eq(&before.grant, &now.grant)
         };
         let is_current = |scope: &Scope| {
-            let dependents = self.dependents.get(scope);
+            let dependents = self.keys.dependents.get(scope);
             let of_queue = dependents.and_then(|dependents| dependents.used.get(&state.tenant_queue));
             of_queue.is_some_and(|of_queue| of_queue.keys.get(key) == Some(&of_queue.round))
         };
@@ -269,11 +277,11 @@ impl Controller {
     /// Removes a key from the scopes that its ended pass asked for and whose answers it did not use, so that their
     /// watches can close.
     pub(super) fn depends_no_more(&mut self, key: &Key, asked: &BTreeSet<Scope>) {
-        let state = self.keys.get(key);
+        let state = self.keys.states.get(key);
         for scope in asked {
             let depends =
                 state.is_some_and(|state| state.last.used.iter().any(|(_, dep)| dep.scope == *scope));
-            if !depends && let Some(dependents) = self.dependents.get_mut(scope) {
+            if !depends && let Some(dependents) = self.keys.dependents.get_mut(scope) {
                 dependents.keys.remove(key);
             }
         }

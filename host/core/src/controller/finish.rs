@@ -8,12 +8,12 @@ use super::passes::Running;
 use super::{Controller, Guard, Output};
 use crate::call::{Call, Scope, Write};
 use crate::contract::{Event, EventType, Next};
-use crate::controller::calls::Target;
 #[cfg(feature = "simulation")]
 use crate::key::Key;
 use crate::reconcile::{CLUSTER_LONGEST, Finished, Frame, MESSAGE, Moved};
 use crate::record::{Outcome, PassRecord};
 use crate::retry::quarantine;
+use crate::shared::calls::Target;
 use crate::time::Boot;
 
 /// The wait of a key whose pass ended in a defect of the host.
@@ -26,8 +26,9 @@ impl Controller {
         let (key, outcome) = (frame.key.clone(), finished.ended.outcome.clone());
         let busy = running.work.busy_locks();
         self.unlock(frame.id);
-        self.opened
-            .extend(self.journals.end(&frame.tenant_queue, frame.id));
+        self.passes
+            .opened
+            .extend(self.shared.journals.end(&frame.tenant_queue, frame.id));
         let health = self.health.entry(key.binding.clone()).or_default();
         health.passes += 1;
         health.discarded += u64::from(matches!(outcome, Outcome::Discarded(_)));
@@ -45,7 +46,7 @@ impl Controller {
             uid: frame.uid().to_owned(),
             started: frame.started,
             queued: frame.queued,
-            ended: self.now,
+            ended: self.shared.now,
             object: frame.snapshot.as_ref().map(|object| object.json().clone()),
             causes: frame.causes,
             attempt: frame.attempt,
@@ -57,7 +58,7 @@ impl Controller {
             wait,
             key: frame.key,
         })));
-        if !self.keys.contains_key(&key) {
+        if !self.keys.states.contains_key(&key) {
             self.out.push(Output::Forgotten(key.clone()));
         }
         self.requeue_if_changed(&key, uses_answers(&outcome));
@@ -69,8 +70,8 @@ impl Controller {
     fn schedule(&mut self, running: &mut Running, finished: &Finished) -> Option<Duration> {
         let Running { frame, work, .. } = running;
         let outcome = &finished.ended.outcome;
-        self.orphans.remove(&frame.key);
-        let state = self.keys.get_mut(&frame.key)?;
+        self.keys.orphans.remove(&frame.key);
+        let state = self.keys.states.get_mut(&frame.key)?;
         state.running = None;
         // The pass took these two out of the state of its key when it started. They go back whatever the outcome is.
         state.histories = std::mem::take(&mut work.histories);
@@ -79,7 +80,7 @@ impl Controller {
         if matches!(outcome, Outcome::LeaseLost | Outcome::Stopped) {
             return None;
         }
-        let own = match self.guards.stand(Guard::OwnWritesEnqueueNothing) {
+        let own = match self.shared.guards.stand(Guard::OwnWritesEnqueueNothing) {
             true => &work.current,
             false => &frame.snapshot,
         };
@@ -100,23 +101,25 @@ impl Controller {
             self.reindex(&frame.key, &tenant_queue, &old);
         }
         self.follow_relations(frame);
-        let state = self.keys.get_mut(&frame.key)?;
+        let state = self.keys.states.get_mut(&frame.key)?;
         let mut wait = state.ends(finished, frame.started.boot, frame.uid());
-        if *outcome == Outcome::Faulted && !self.guards.stand(Guard::FaultsBackOff) {
+        if *outcome == Outcome::Faulted && !self.shared.guards.stand(Guard::FaultsBackOff) {
             wait = Some(Duration::from_millis(1));
         }
         state.retry = finished
             .waited
             .as_ref()
-            .map(|(_, request)| (self.now.boot, Box::new(request.clone())));
+            .map(|(_, request)| (self.shared.now.boot, Box::new(request.clone())));
         if let Some(wait) = wait {
             // A policy may return any number. The addition saturates, so a huge wait becomes a timer that is never
             // due.
-            let until = match self.guards.stand(Guard::WaitsLastTheirTime) {
+            let until = match self.shared.guards.stand(Guard::WaitsLastTheirTime) {
                 true => wait,
                 false => wait / 2,
             };
-            self.queue.push_at(self.now.boot + until, frame.key.clone());
+            self.keys
+                .queue
+                .push_at(self.shared.now.boot + until, frame.key.clone());
         }
         wait
     }
@@ -124,11 +127,11 @@ impl Controller {
     /// Marks an answer as changed if the pass changed the relation of its primary to the objects in that answer. The
     /// next check then requeues the key.
     fn follow_relations(&mut self, frame: &Frame) {
-        let Some(state) = self.keys.get(&frame.key) else {
+        let Some(state) = self.keys.states.get(&frame.key) else {
             return;
         };
         let moved = self.relations_moved(&state.last.used, frame.snapshot.as_ref(), state.seen.as_ref());
-        if let Some(state) = self.keys.get_mut(&frame.key) {
+        if let Some(state) = self.keys.states.get_mut(&frame.key) {
             let all = state.moved.iter_mut().zip(moved).filter(|(_, moved)| *moved);
             all.for_each(|(known, _)| *known = Moved::SOMEHOW);
         }
@@ -137,17 +140,17 @@ impl Controller {
     /// Breaks a rule at the end of a pass whose guard the simulation took away.
     #[cfg(feature = "simulation")]
     fn misbehave(&mut self, running: &mut Running, outcome: &Outcome) {
-        if !self.guards.stand(Guard::RecordingsAreWhole) {
+        if !self.shared.guards.stand(Guard::RecordingsAreWhole) {
             let roles = running.work.roles.iter_mut();
             roles.for_each(|role| drop(role.journal.pop()));
         }
-        if *outcome == Outcome::Faulted && !self.guards.stand(Guard::FaultsDelayNoOther) {
+        if *outcome == Outcome::Faulted && !self.shared.guards.stand(Guard::FaultsDelayNoOther) {
             let faulted = &running.frame.key;
             let of_binding = |key: &&Key| key.binding == faulted.binding && *key != faulted;
-            for key in self.keys.keys().filter(of_binding) {
-                if let Some(at) = self.queue.deadline(key) {
-                    self.queue.cancel(key);
-                    self.queue.push_at(at + AFTER_DEFECT, key.clone());
+            for key in self.keys.states.keys().filter(of_binding) {
+                if let Some(at) = self.keys.queue.deadline(key) {
+                    self.keys.queue.cancel(key);
+                    self.keys.queue.push_at(at + AFTER_DEFECT, key.clone());
                 }
             }
         }
@@ -168,7 +171,7 @@ impl Controller {
             }),
             _ => return,
         }
-        let Some(state) = self.keys.get_mut(&frame.key) else {
+        let Some(state) = self.keys.states.get_mut(&frame.key) else {
             return;
         };
         let last = std::mem::replace(&mut state.events, events.clone());
@@ -176,10 +179,10 @@ impl Controller {
             return;
         };
         for event in events.into_iter().filter(|event| !last.contains(event)) {
-            if !self.lease.covers(self.now, CLUSTER_LONGEST) {
+            if !self.shared.lease.covers(self.shared.now, CLUSTER_LONGEST) {
                 continue;
             }
-            if !self.rooms.takes_event(&frame.tenant_queue) {
+            if !self.shared.rooms.takes_event(&frame.tenant_queue) {
                 let health = self.health.entry(frame.key.binding.clone()).or_default();
                 health.events_dropped += 1;
                 continue;
@@ -188,7 +191,7 @@ impl Controller {
                 object: current.reference(),
                 uid: current.uid().to_owned(),
                 event,
-                now: self.now.unix,
+                now: self.shared.now.unix,
             };
             self.call(
                 &frame.tenant_queue,

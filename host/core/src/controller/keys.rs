@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::refresh::Freshness;
-use super::rooms::Room;
 use crate::call::Scope;
 use crate::contract::{Cause, Event, ObjectRef, Origin, RetryRequest};
 use crate::key::{Key, ObjectKey, PassId};
@@ -13,6 +12,7 @@ use crate::object::Object;
 use crate::projection::Digest;
 use crate::reconcile::{Awaited, EntryHistory, LastPass, Moved, primary_scope};
 use crate::retry::Delay;
+use crate::shared::rooms::Room;
 use crate::time::Boot;
 
 use super::Controller;
@@ -220,12 +220,12 @@ impl Controller {
     /// All keys, each with its present state.
     pub fn keys(&self) -> impl Iterator<Item = (&Key, KeyView)> {
         let unsynced: BTreeSet<&str> = self.unsynced().collect();
-        let waiting = self.rooms.waiting();
-        self.keys.iter().map(move |(key, state)| {
+        let waiting = self.shared.rooms.waiting();
+        self.keys.states.iter().map(move |(key, state)| {
             let view = KeyView {
                 running: state.running.is_some(),
-                queued: self.queue.is_queued(key),
-                due: self.queue.deadline(key),
+                queued: self.keys.queue.is_queued(key),
+                due: self.keys.queue.deadline(key),
                 attempt: state.attempt,
                 faults: state.faults,
                 waiting: self.waits_for(key, state, &unsynced, &waiting),
@@ -244,12 +244,13 @@ impl Controller {
         waiting: &BTreeMap<PassId, &Room>,
     ) -> WaitsFor {
         // A pass may wait for several things at once. A watch or a room says more than that some answer is missing.
-        if let Some((phase, running)) = state.running.and_then(|pass| self.passes.get(&pass)) {
+        if let Some((phase, running)) = state.running.and_then(|pass| self.passes.in_flight.get(&pass)) {
             return match (phase.awaited(), waiting.get(&running.frame.id)) {
                 (Awaited::Watch(scope), _) => self.watch(scope),
                 (_, Some(room)) => WaitsFor::Room((*room).clone()),
                 (Awaited::Gate, None) => WaitsFor::Renewal,
                 _ if self
+                    .shared
                     .journals
                     .is_waiting(&running.frame.tenant_queue, running.frame.id) =>
                 {
@@ -259,18 +260,18 @@ impl Controller {
             };
         }
         if unsynced.contains(&*key.binding)
-            && let Some(binding) = self.bindings.get(&key.binding)
+            && let Some(binding) = self.shared.bindings.get(&key.binding)
         {
             let scope = primary_scope(binding, &ObjectKey::from(key));
-            if !self.cache.is_synced(&scope) {
+            if !self.shared.cache.is_synced(&scope) {
                 return self.watch(&scope);
             }
         }
-        match (self.queue.deadline(key), state.busy.last()) {
+        match (self.keys.queue.deadline(key), state.busy.last()) {
             // Without the lease no timer is served and no pass starts, whatever else the key waits for.
             _ if !self.is_holder() => WaitsFor::Lease,
             _ if state.freshness.is_reading() => WaitsFor::Refresh,
-            _ if self.queue.is_queued(key) => WaitsFor::Turn,
+            _ if self.keys.queue.is_queued(key) => WaitsFor::Turn,
             (at, Some(lock)) => WaitsFor::Lock(lock.clone(), at),
             (Some(at), None) => WaitsFor::Time(at),
             (None, _) => WaitsFor::Change,
@@ -278,7 +279,7 @@ impl Controller {
     }
 
     pub(super) fn watch(&self, scope: &Scope) -> WaitsFor {
-        let why = self.cache.watch_error(scope).map(str::to_owned);
+        let why = self.shared.cache.watch_error(scope).map(str::to_owned);
         WaitsFor::Watch(scope.clone(), why)
     }
 }

@@ -3,19 +3,19 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::calls::Target;
 use super::keys::KeyState;
 use super::{Controller, Guard, LastFault, Output};
 use crate::binding::Binding;
 use crate::call::Scope;
-use crate::controller::cache::{Change, Lookup};
 use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
 use crate::reconcile::{
-    Command, Context, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report, View, Work, host_defect,
+    Command, Context, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report, Work, host_defect,
     primary_scope, primary_scopes, start,
 };
 use crate::record::Outcome;
+use crate::shared::cache::{Change, Lookup};
+use crate::shared::calls::Target;
 use crate::time::Now;
 
 /// The largest number of ungranted requests, and of fields that were not kept, in a binding's health. Without a limit
@@ -80,20 +80,20 @@ impl Controller {
     pub fn unsynced(&self) -> impl Iterator<Item = &str> {
         let unsynced = |binding: &&Arc<Binding>| {
             let scopes = primary_scopes(binding);
-            scopes.iter().any(|scope| !self.cache.is_synced(scope))
+            scopes.iter().any(|scope| !self.shared.cache.is_synced(scope))
         };
-        let bindings = self.bindings.values().filter(unsynced);
+        let bindings = self.shared.bindings.values().filter(unsynced);
         bindings.map(|binding| binding.name.as_str())
     }
 
     /// Starts a pass of a key from a snapshot of the cache, unless the key has to wait: for its watch, for a read of
     /// a stale primary, or for its rate limit.
     pub(super) fn start(&mut self, key: &Key) {
-        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
+        let Some(binding) = self.shared.bindings.get(&key.binding).cloned() else {
             return;
         };
         let place = ObjectKey::from(key);
-        let snapshot = match self.cache.get(&primary_scope(&binding, &place), &place) {
+        let snapshot = match self.shared.cache.get(&primary_scope(&binding, &place), &place) {
             Lookup::Known(object) => object,
             // The key keeps its causes. It is enqueued when the watch lists.
             Lookup::Unsynced | Lookup::Unwatched => return,
@@ -108,26 +108,29 @@ impl Controller {
             return;
         }
         let limits = &binding.spec.limits;
-        let Some(state) = self.keys.get_mut(key) else {
+        let Some(state) = self.keys.states.get_mut(key) else {
             return;
         };
-        if let Err(wait) = state.bucket.take(limits.burst, limits.refill, self.now.boot) {
+        if let Err(wait) = state
+            .bucket
+            .take(limits.burst, limits.refill, self.shared.now.boot)
+        {
             // The wait for the bucket is no wait in the queue.
             (state.slowed, state.queued) = (true, None);
-            let at = self.now.boot + wait;
-            return self.queue.push_at(at, key.clone());
+            let at = self.shared.now.boot + wait;
+            return self.keys.queue.push_at(at, key.clone());
         }
-        self.last_pass += 1;
-        let id = PassId(self.last_pass);
-        let running = Box::new(Running::begin(id, key, state, binding, snapshot, self.now));
-        self.journals.begin(&running.frame.tenant_queue, id);
+        self.passes.last += 1;
+        let id = PassId(self.passes.last);
+        let running = Box::new(Running::begin(id, key, state, binding, snapshot, self.shared.now));
+        self.shared.journals.begin(&running.frame.tenant_queue, id);
         let phase = start(&running.frame);
         self.drive(phase, running, PhaseEvent::Entered);
     }
 
     /// Hands an event to a pass. Events of a pass that has ended are dropped.
     pub(super) fn on_event(&mut self, pass: PassId, event: PhaseEvent) {
-        if let Some((phase, running)) = self.passes.remove(&pass) {
+        if let Some((phase, running)) = self.passes.in_flight.remove(&pass) {
             self.drive(phase, running, event);
         }
     }
@@ -147,7 +150,7 @@ impl Controller {
             }
             match flow {
                 Flow::Wait(next) => {
-                    self.passes.insert(running.frame.id, (next, running));
+                    self.passes.in_flight.insert(running.frame.id, (next, running));
                     return;
                 }
                 Flow::Enter(next) => (phase, event) = (next, PhaseEvent::Entered),
@@ -166,8 +169,8 @@ impl Controller {
     /// Breaks the rule that a pass keeps its binding, if the simulation took its guard away.
     #[cfg(feature = "simulation")]
     fn rebind(&self, running: &mut Running) {
-        if !self.guards.stand(Guard::PassesKeepTheirBinding)
-            && let Some(binding) = self.bindings.get(&running.frame.key.binding)
+        if !self.shared.guards.stand(Guard::PassesKeepTheirBinding)
+            && let Some(binding) = self.shared.bindings.get(&running.frame.key.binding)
         {
             running.frame.binding = binding.clone();
         }
@@ -177,29 +180,18 @@ impl Controller {
     /// no other pass. The commands of a handler that panicked are dropped.
     fn handle(&mut self, running: &mut Running, handler: impl FnOnce(&mut Context<'_>) -> Flow) -> Flow {
         let mut context = Context {
-            view: View {
-                now: self.now,
-                cache: &self.cache,
-                lease: &self.lease,
-                bindings: &self.bindings,
-                locks: &self.locks,
-                rooms: &self.rooms,
-                watches: &self.watches,
-                journals: &self.journals,
-                cutting: self.cutting,
-                guards: self.guards,
-            },
+            view: &self.shared,
             frame: &running.frame,
             work: &mut running.work,
             commands: Vec::new(),
-            read: self.read,
+            read: self.passes.read,
         };
         let handled = catch_unwind(AssertUnwindSafe(|| handler(&mut context)));
         let (commands, read) = (context.commands, context.read);
         self.index_answers(running);
         match handled {
             Ok(flow) => {
-                self.read = read;
+                self.passes.read = read;
                 for command in commands {
                     self.perform(running, command);
                 }
@@ -227,9 +219,13 @@ impl Controller {
 
     /// Ends the passes whose phase `which` selects, without a conclusion.
     pub(super) fn interrupt_passes(&mut self, outcome: &Outcome, which: impl Fn(&Phase) -> bool) {
-        let ids = self.passes.iter().filter(|(_, (phase, _))| which(phase));
+        let ids = self
+            .passes
+            .in_flight
+            .iter()
+            .filter(|(_, (phase, _))| which(phase));
         for id in ids.map(|(id, _)| *id).collect::<Vec<_>>() {
-            if let Some((phase, mut running)) = self.passes.remove(&id) {
+            if let Some((phase, mut running)) = self.passes.in_flight.remove(&id) {
                 self.cancel_calls(id);
                 let Running { frame, work, .. } = &mut *running;
                 let finished = phase.interrupt(outcome.clone(), frame, work);
@@ -242,18 +238,18 @@ impl Controller {
     /// place, because the lease or the deadline no longer allows the write, the next waiter gets it. Before its turn a
     /// pass may have gone on by itself, for example because a call was cut. Then it waits for nothing that could open.
     pub(super) fn open(&mut self, pass: PassId) {
-        if !self.journals.take_released(pass) && !self.rooms.is_kept(pass) {
+        if !self.shared.journals.take_released(pass) && !self.shared.rooms.is_kept(pass) {
             return;
         }
         self.on_event(pass, PhaseEvent::Opened);
-        if let Some(room) = self.rooms.give_back_kept(pass) {
+        if let Some(room) = self.shared.rooms.give_back_kept(pass) {
             self.admit(&room);
         }
     }
 
     /// Tells the passes that waited for the lease to check again whether they may write.
     pub(super) fn open_parked(&mut self) {
-        for id in std::mem::take(&mut self.parked) {
+        for id in std::mem::take(&mut self.passes.parked) {
             self.on_event(id, PhaseEvent::Opened);
         }
     }
@@ -270,15 +266,19 @@ impl Controller {
             Command::Watch(scope) => self.depend(&running.frame, scope),
             Command::AwaitList { slot, scope } => self.await_list(id, slot, scope),
             Command::Hold { bytes, waits } => {
-                self.journals.hold(&running.frame.tenant_queue, id, bytes, waits)
+                self.shared
+                    .journals
+                    .hold(&running.frame.tenant_queue, id, bytes, waits)
             }
-            Command::AwaitLease => self.parked.push(id),
+            Command::AwaitLease => self.passes.parked.push(id),
             Command::AwaitRoom(room) => self.await_room(running, &room),
             Command::Lock(name) => {
-                self.locks.take(binding, &running.frame.tenant, &name, id);
+                self.shared.locks.take(binding, &running.frame.tenant, &name, id);
             }
             Command::Saw { objects, answers } => {
-                let changes = objects.iter().flat_map(|object| self.cache.own_write(object));
+                let changes = objects
+                    .iter()
+                    .flat_map(|object| self.shared.cache.own_write(object));
                 let changes: Vec<Change> = changes.collect();
                 self.on_changes(&changes);
                 self.note_read(running, &changes, answers.as_ref());
@@ -289,7 +289,7 @@ impl Controller {
                 self.note_write(running, &changes, &own);
             }
             Command::Gone { object, uid, own } => {
-                let changes = self.cache.own_delete(&object, &uid);
+                let changes = self.shared.cache.own_delete(&object, &uid);
                 self.on_changes(&changes);
                 self.note_write(running, &changes, &own);
             }
@@ -299,18 +299,18 @@ impl Controller {
     }
 
     fn enter(&mut self, object: &Object) -> Vec<Change> {
-        match self.guards.stand(Guard::OwnWritesEnterTheCache) {
-            true => self.cache.own_write(object),
+        match self.shared.guards.stand(Guard::OwnWritesEnterTheCache) {
+            true => self.shared.cache.own_write(object),
             false => Vec::new(),
         }
     }
 
     fn depend(&mut self, frame: &Frame, scope: Scope) {
-        if self.cache.open(&scope) {
-            self.watches.open(&scope, &frame.tenant_queue);
+        if self.shared.cache.open(&scope) {
+            self.shared.watches.open(&scope, &frame.tenant_queue);
             self.out.push(Output::Watch(scope.clone()));
         }
-        let dependents = self.dependents.entry(scope).or_default();
+        let dependents = self.keys.dependents.entry(scope).or_default();
         dependents.keys.insert(frame.key.clone());
     }
 
@@ -324,7 +324,7 @@ impl Controller {
                 health.last_fault = Some(LastFault {
                     key: key.clone(),
                     fault,
-                    at: self.now.unix,
+                    at: self.shared.now.unix,
                 });
             }
             Report::Clamped(what) => health.clamped = Some((key.clone(), what.to_string())),

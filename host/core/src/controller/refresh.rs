@@ -6,16 +6,16 @@
 
 use std::time::Duration;
 
-use super::calls::Target;
 use super::keys::KeyState;
 use super::{Controller, Guard};
 use crate::binding::Binding;
 use crate::call::{Call, Reply};
-use crate::contract::{Code, Failure, ObjectQuery, ObjectRef, Question};
+use crate::contract::{Code, Failure, ObjectQuery, Question};
 use crate::key::Key;
 use crate::object::{Object, ResourceVersion};
 use crate::reconcile::{CLUSTER_LONGEST, Work};
 use crate::retry::after_failures;
+use crate::shared::calls::{Refresh, Target};
 
 /// Whether the cached primary of a key is stale, and the state of the read that mends it.
 #[derive(Debug, Default)]
@@ -27,15 +27,6 @@ pub(super) struct Freshness {
     reading: bool,
     /// The number of consecutive reads that failed.
     failures: u32,
-}
-
-/// A read of a primary whose cached version is stale.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Refresh {
-    key: Key,
-    object: ObjectRef,
-    uid: String,
-    stale: ResourceVersion,
 }
 
 impl Freshness {
@@ -52,8 +43,8 @@ impl Freshness {
 impl Controller {
     /// Reads the primary of a key if the cached one is stale. Returns whether the pass has to wait for this read.
     pub(super) fn refreshes(&mut self, key: &Key, binding: &Binding, known: &Object) -> bool {
-        let is_guarded = self.guards.stand(Guard::StaleKeysReadFirst);
-        let Some(state) = self.keys.get_mut(key) else {
+        let is_guarded = self.shared.guards.stand(Guard::StaleKeysReadFirst);
+        let Some(state) = self.keys.states.get_mut(key) else {
             return false;
         };
         let stale = state.freshness.stale.filter(|stale| known.version() <= *stale);
@@ -94,7 +85,7 @@ impl Controller {
         let waits =
             |state: &&mut Box<KeyState>| state.freshness.reading && state.freshness.stale == Some(*stale);
         // If the watch showed a newer version first, the pass has already started and this reply has no use.
-        let Some(state) = self.keys.get_mut(key).filter(waits) else {
+        let Some(state) = self.keys.states.get_mut(key).filter(waits) else {
             return;
         };
         state.freshness.reading = false;
@@ -102,7 +93,7 @@ impl Controller {
             Some(Reply::Objects(Ok(found))) => {
                 state.freshness = Freshness::default();
                 for fresh in found {
-                    let changes = self.cache.own_write(&fresh);
+                    let changes = self.shared.cache.own_write(&fresh);
                     self.on_changes(&changes);
                 }
                 return self.start_soon(key);
@@ -112,24 +103,24 @@ impl Controller {
         };
         if failure.code == Code::NotFound {
             state.freshness = Freshness::default();
-            let changes = self.cache.own_delete(object, uid);
+            let changes = self.shared.cache.own_delete(object, uid);
             self.on_changes(&changes);
             return self.start_soon(key);
         }
         state.freshness.failures = state.freshness.failures.saturating_add(1);
         let wished = failure.retry_after.map(Duration::from_millis);
         let wait = after_failures(state.freshness.failures, uid, wished);
-        let at = self.now.boot + wait;
-        self.queue.push_at(at, key.clone());
+        let at = self.shared.now.boot + wait;
+        self.keys.queue.push_at(at, key.clone());
     }
 
     /// Enqueues the key without a new cause: its pass was put off for the read, and the causes of that pass are still
     /// stored.
     fn start_soon(&mut self, key: &Key) {
-        if let Some(state) = self.keys.get_mut(key) {
-            state.queued.get_or_insert(self.now.boot);
+        if let Some(state) = self.keys.states.get_mut(key) {
+            state.queued.get_or_insert(self.shared.now.boot);
             let tenant_queue = state.tenant_queue.clone();
-            self.queue.push(&tenant_queue, key.clone());
+            self.keys.queue.push(&tenant_queue, key.clone());
         }
     }
 }

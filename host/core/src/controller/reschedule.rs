@@ -2,31 +2,21 @@
 //! of each key.
 
 use super::Controller;
-use super::calls::Target;
 use super::keys::{KeyState, Waiting};
-use crate::binding::{Binding, PolicyId};
+use crate::binding::Binding;
 use crate::call::{Call, Reply};
 use crate::contract::{RetryRequest, Role};
 use crate::key::Key;
 use crate::reconcile::{STEP_LONGEST, answer_of, delay_of};
 use crate::retry::{Delay, default_wait};
+use crate::shared::calls::{Question, Target};
 use crate::time::Boot;
-
-/// A question to a retry policy about a key that waits already.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Question {
-    key: Key,
-    /// When the wait began.
-    since: Boot,
-    policy: PolicyId,
-    request: RetryRequest,
-}
 
 impl Controller {
     /// Asks the retry policy of a binding about each key that waits.
     pub(super) fn reschedule(&mut self, binding: &Binding) {
         let of_binding = |key: &&Key| *key.binding == *binding.name;
-        let keys: Vec<Key> = self.keys.keys().filter(of_binding).cloned().collect();
+        let keys: Vec<Key> = self.keys.states.keys().filter(of_binding).cloned().collect();
         for key in keys {
             self.reschedule_one(binding, key);
         }
@@ -35,7 +25,7 @@ impl Controller {
     /// Asks the present retry policy about a pass that began under an earlier one. Such a pass ended after
     /// [`Self::reschedule`] had asked about all waiting keys, so that call missed its key.
     pub(super) fn reschedule_what_ended_late(&mut self, key: &Key, began_with: &Binding) {
-        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
+        let Some(binding) = self.shared.bindings.get(&key.binding).cloned() else {
             return;
         };
         if binding.policy(Role::Retry) != began_with.policy(Role::Retry) {
@@ -44,7 +34,7 @@ impl Controller {
     }
 
     fn reschedule_one(&mut self, binding: &Binding, key: Key) {
-        let waiting = self.keys.get(&key).filter(|state| waits(state));
+        let waiting = self.keys.states.get(&key).filter(|state| waits(state));
         let known = waiting.and_then(|state| Some((state.tenant_queue.clone(), state.retry.clone()?)));
         let Some((tenant_queue, (since, request))) = known else {
             return;
@@ -79,13 +69,13 @@ impl Controller {
     /// Handles the answer of a retry policy about a waiting key. The answer is dropped if the key has begun another
     /// wait, or if the policy or its configuration has changed again.
     pub(super) fn on_rescheduled(&mut self, asked: &Question, reply: Option<Reply>) {
-        let Some(binding) = self.bindings.get(&asked.key.binding).cloned() else {
+        let Some(binding) = self.shared.bindings.get(&asked.key.binding).cloned() else {
             return;
         };
         let is_current = binding
             .policy(Role::Retry)
             .is_some_and(|p| (&p.id, &p.config) == (&asked.policy, &asked.request.config));
-        let is_same = self.keys.get(&asked.key).is_some_and(|state| {
+        let is_same = self.keys.states.get(&asked.key).is_some_and(|state| {
             let before = state.retry.as_ref();
             let same = before.is_some_and(|(since, request)| {
                 (*since, request.attempt) == (asked.since, asked.request.attempt)
@@ -104,13 +94,13 @@ impl Controller {
     /// Replaces the wait of a key. A key that any change may enqueue from now on may have ignored one during the old
     /// wait, so its used answers are checked at once.
     fn wait_instead(&mut self, key: &Key, since: Boot, delay: Delay) {
-        if self.queue.is_queued(key) {
+        if self.keys.queue.is_queued(key) {
             return;
         }
-        self.queue.cancel(key);
-        self.queue.push_at(since + delay.longest(), key.clone());
+        self.keys.queue.cancel(key);
+        self.keys.queue.push_at(since + delay.longest(), key.clone());
         let waiting = Waiting::during(delay);
-        if let Some(state) = self.keys.get_mut(key) {
+        if let Some(state) = self.keys.states.get_mut(key) {
             state.waiting = waiting;
         }
         if waiting == Waiting::ForAnyChange && self.dependency_changed(key) {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::cache::Change;
 use crate::binding::{KindGrant, Relation};
 use crate::contract::Question;
 use crate::grants;
@@ -17,6 +16,7 @@ use crate::object::{Object, ResourceVersion};
 use crate::reconcile::Moved;
 use crate::render::digest_of_item;
 use crate::selection::{self, LOOK, Selection};
+use crate::shared::cache::Change;
 
 /// The bytes of selectors and labels that are compared for one tenant queue because of one change: about a millisecond.
 /// Several thousand lists need less, and only those count that no label of the object rules out (`dependents.rs`).

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::cache::Change;
 use super::keys::{KeyState, Waiting};
 use super::rate_limit::Bucket;
 use super::{Controller, Guard, Guards, Output};
@@ -16,6 +15,7 @@ use crate::contract::{Cause, Role};
 use crate::key::{Key, ObjectKey};
 use crate::object::Object;
 use crate::reconcile::{primary_scope, primary_scopes, reaches};
+use crate::shared::cache::Change;
 use crate::time::millis;
 
 /// The prefix of annotations that request a pass: `request.polity.dev/<name>`. A new value is a new request.
@@ -34,7 +34,7 @@ impl Controller {
     pub(super) fn bind(&mut self, binding: Binding) {
         let name: Arc<str> = shared(&binding.name);
         let binding = Arc::new(binding);
-        let old = self.bindings.insert(name.clone(), binding.clone());
+        let old = self.shared.bindings.insert(name.clone(), binding.clone());
         let scopes = primary_scopes(&binding);
         if let Some(old) = &old
             && primary_scopes(old) != scopes
@@ -43,7 +43,7 @@ impl Controller {
             self.drop_keys(&name);
         }
         for scope in scopes {
-            if self.cache.open(&scope) {
+            if self.shared.cache.open(&scope) {
                 self.out.push(Output::Watch(scope));
             }
         }
@@ -61,7 +61,7 @@ impl Controller {
                 let limits = &binding.spec.limits;
                 (limits.shortest_wait, limits.longest_wait)
             };
-            let asks = self.guards.stand(Guard::SwappedRetryPoliciesAreAsked);
+            let asks = self.shared.guards.stand(Guard::SwappedRetryPoliciesAreAsked);
             if asks && (!same(Role::Retry) || bounds(&old) != bounds(&binding)) {
                 self.reschedule(&binding);
             }
@@ -69,23 +69,24 @@ impl Controller {
         }
         let keys: Vec<Key> = self
             .keys
+            .states
             .keys()
             .filter(|key| key.binding == name)
             .cloned()
             .collect();
         for key in keys {
-            if let Some(state) = self.keys.get_mut(&key) {
+            if let Some(state) = self.keys.states.get_mut(&key) {
                 state.note(Cause::Binding);
                 // The faults were those of another policy, or of the same one with other grants.
                 state.faults = 0;
                 // The end of a pass in flight finds the cause, and a queued key takes it along.
-                if state.running.is_none() && !self.queue.is_queued(&key) {
+                if state.running.is_none() && !self.keys.queue.is_queued(&key) {
                     let part = crate::retry::seed(&key.name, 0) % millis(SPREAD);
-                    let at = self.now.boot + Duration::from_millis(part);
-                    if !self.guards.stand(Guard::EarlierDeadlinesStand) {
-                        self.queue.cancel(&key);
+                    let at = self.shared.now.boot + Duration::from_millis(part);
+                    if !self.shared.guards.stand(Guard::EarlierDeadlinesStand) {
+                        self.keys.queue.cancel(&key);
                     }
-                    self.queue.push_at(at, key);
+                    self.keys.queue.push_at(at, key);
                 }
             }
         }
@@ -93,7 +94,7 @@ impl Controller {
 
     /// Removes a binding and its keys. Its passes in flight end under the binding with which they began.
     pub(super) fn unbind(&mut self, name: &str) {
-        if self.bindings.remove(name).is_some() {
+        if self.shared.bindings.remove(name).is_some() {
             self.drop_keys(&shared(name));
             self.health.remove(name);
             self.assign_keys();
@@ -103,6 +104,7 @@ impl Controller {
     fn drop_keys(&mut self, binding: &Arc<str>) {
         let keys: Vec<Key> = self
             .keys
+            .states
             .keys()
             .filter(|key| key.binding == *binding)
             .cloned()
@@ -115,7 +117,7 @@ impl Controller {
     /// Adds a key for every object under the binding that governs it, and removes the keys of objects that an older
     /// binding governs now.
     fn assign_keys(&mut self) {
-        let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
+        let bindings: Vec<Arc<Binding>> = self.shared.bindings.values().cloned().collect();
         for binding in &bindings {
             let name = shared(&binding.name);
             let older = bindings
@@ -125,12 +127,12 @@ impl Controller {
             let scopes = primary_scopes(binding);
             let mut places: Vec<(ObjectKey, Option<Object>)> = scopes
                 .iter()
-                .flat_map(|scope| self.cache.all(scope))
+                .flat_map(|scope| self.shared.cache.all(scope))
                 .map(|o| (ObjectKey::from(o), Some(o.clone())))
                 .collect();
             // Before its watch has listed, nobody knows that the object is absent.
             if let Some(one) = absent_place(binding)
-                && scopes.iter().all(|scope| self.cache.is_synced(scope))
+                && scopes.iter().all(|scope| self.shared.cache.is_synced(scope))
                 && !places.iter().any(|(place, _)| *place == one)
             {
                 places.push((one, None));
@@ -150,30 +152,31 @@ impl Controller {
     fn governs(&self, binding: &Binding, place: &ObjectKey) -> bool {
         reaches(binding, place)
             && !self
+                .shared
                 .bindings
                 .values()
                 .any(|other| outranks(other, binding) && reaches(other, place))
     }
 
     fn add_key(&mut self, binding: &Binding, key: Key, object: Option<&Object>, cause: Cause) {
-        if self.keys.contains_key(&key) {
+        if self.keys.states.contains_key(&key) {
             return;
         }
         let tenant = tenant(binding, &key, object);
         let tenant_queue = format!("{} {tenant}", binding.name).into();
-        let bucket = Bucket::full(binding.spec.limits.burst, self.now.boot);
-        let state = KeyState::new(tenant, tenant_queue, self.orphans.remove(&key), bucket);
-        self.keys.insert(key.clone(), Box::new(state));
+        let bucket = Bucket::full(binding.spec.limits.burst, self.shared.now.boot);
+        let state = KeyState::new(tenant, tenant_queue, self.keys.orphans.remove(&key), bucket);
+        self.keys.states.insert(key.clone(), Box::new(state));
         self.enqueue(&key, cause);
     }
 
     /// Removes a key. Its pass in flight, if there is one, goes on to its end under the binding with which it began.
     pub(super) fn forget(&mut self, key: &Key) {
-        self.queue.forget(key);
-        if let Some(state) = self.keys.remove(key) {
+        self.keys.queue.forget(key);
+        if let Some(state) = self.keys.states.remove(key) {
             self.leave_lock_queues(key, &state);
             match state.running {
-                Some(pass) => drop(self.orphans.insert(key.clone(), pass)),
+                Some(pass) => drop(self.keys.orphans.insert(key.clone(), pass)),
                 None => self.out.push(Output::Forgotten(key.clone())),
             }
             self.reindex(key, &state.tenant_queue, &state.last.used);
@@ -183,20 +186,20 @@ impl Controller {
     /// Adds a cause to a key and enqueues it. While a pass of the key is in flight, the key is not queued: the end of
     /// that pass checks the causes.
     pub(super) fn enqueue(&mut self, key: &Key, cause: Cause) {
-        let Some(state) = self.keys.get_mut(key) else {
+        let Some(state) = self.keys.states.get_mut(key) else {
             return;
         };
         state.note(cause);
-        if state.running.is_none() || !self.guards.stand(Guard::OnePassAtATime) {
-            state.queued.get_or_insert(self.now.boot);
+        if state.running.is_none() || !self.shared.guards.stand(Guard::OnePassAtATime) {
+            state.queued.get_or_insert(self.shared.now.boot);
             let tenant_queue = state.tenant_queue.clone();
-            self.queue.push(&tenant_queue, key.clone());
+            self.keys.queue.push(&tenant_queue, key.clone());
         }
     }
 
     /// Enqueues a key because an answer that its last pass used has changed.
     pub(super) fn enqueue_by_dependency(&mut self, key: &Key) {
-        let moved_by = self.keys.get(key).and_then(|state| state.moved_by.clone());
+        let moved_by = self.keys.states.get(key).and_then(|state| state.moved_by.clone());
         self.enqueue(key, Cause::Dependency(moved_by));
     }
 
@@ -204,12 +207,15 @@ impl Controller {
     /// the dependencies of the pass before it. A difference in them does not show a change during this pass, so they
     /// are not compared; the next try is near anyway.
     pub(super) fn requeue_if_changed(&mut self, key: &Key, has_used: bool) {
-        let Some(state) = self.keys.get(key) else { return };
-        let Some(binding) = self.bindings.get(&key.binding).cloned() else {
+        let Some(state) = self.keys.states.get(key) else {
+            return;
+        };
+        let Some(binding) = self.shared.bindings.get(&key.binding).cloned() else {
             return self.forget(key);
         };
         let place = ObjectKey::from(key);
         let now = self
+            .shared
             .cache
             .last_known(&primary_scope(&binding, &place), &place)
             .cloned();
@@ -222,7 +228,7 @@ impl Controller {
         if state.causes.contains(&Cause::Binding) || state.causes.contains(&Cause::Resync) {
             return self.enqueue(key, Cause::Resync);
         }
-        if is_news(state, now.as_ref(), self.guards) {
+        if is_news(state, now.as_ref(), self.shared.guards) {
             let cause = cause_of(state, now.as_ref());
             return self.enqueue(key, cause);
         }
@@ -230,7 +236,7 @@ impl Controller {
             return self.enqueue_by_dependency(key);
         }
         // What is left is a lock that came free during the pass: `wait_for_locks` checks the locks.
-        if let Some(state) = self.keys.get_mut(key) {
+        if let Some(state) = self.keys.states.get_mut(key) {
             state.causes.clear();
         }
     }
@@ -239,7 +245,7 @@ impl Controller {
     /// that missed a change while the watch was not synced.
     pub(super) fn on_watch_event(&mut self, scope: &Scope, event: WatchEvent) {
         let listed = matches!(event, WatchEvent::Listed { .. });
-        let changes = self.cache.observe(scope, event);
+        let changes = self.shared.cache.observe(scope, event);
         self.on_changes(&changes);
         if !listed {
             return;
@@ -247,9 +253,9 @@ impl Controller {
         self.on_listed(scope);
         // While the watch was not synced, writes of this host entered the cache but enqueued no dependent key. The
         // list does not show them as changes either, so the dependents are checked here.
-        let dependents = self.dependents.get(scope).into_iter().flat_map(|d| &d.keys);
+        let dependents = self.keys.dependents.get(scope).into_iter().flat_map(|d| &d.keys);
         let waits = |key: &&Key| {
-            let state = self.keys.get(key);
+            let state = self.keys.states.get(key);
             state.is_some_and(|s| s.running.is_none() && s.waiting == Waiting::ForAnyChange)
         };
         let missed: Vec<Key> = dependents
@@ -260,7 +266,7 @@ impl Controller {
         for key in missed {
             self.enqueue_by_dependency(&key);
         }
-        let bindings: Vec<Arc<Binding>> = self.bindings.values().cloned().collect();
+        let bindings: Vec<Arc<Binding>> = self.shared.bindings.values().cloned().collect();
         for binding in bindings
             .iter()
             .filter(|binding| primary_scopes(binding).contains(scope))
@@ -272,6 +278,7 @@ impl Controller {
             // Keys whose turn came while the watch was not synced. They kept their causes and started no pass.
             let stranded: Vec<Key> = self
                 .keys
+                .states
                 .iter()
                 .filter(|(key, s)| {
                     *key.binding == *binding.name && s.running.is_none() && !s.causes.is_empty()
@@ -294,6 +301,7 @@ impl Controller {
 
     fn enqueue_primary(&mut self, change: &Change) {
         let bindings: Vec<Arc<Binding>> = self
+            .shared
             .bindings
             .values()
             .filter(|b| primary_scope(b, &change.place) == change.scope && self.governs(b, &change.place))
@@ -301,7 +309,7 @@ impl Controller {
             .collect();
         for binding in bindings {
             let key = key_at(&shared(&binding.name), &change.place);
-            let Some(state) = self.keys.get(&key) else {
+            let Some(state) = self.keys.states.get(&key) else {
                 if change.after.is_some() {
                     self.add_key(&binding, key, change.after.as_ref(), Cause::Created);
                 }
@@ -313,7 +321,7 @@ impl Controller {
             match &change.after {
                 // As at the end of a pass: only a binding that names one object has a key for an absent one.
                 None if binding.spec.governs.name.is_none() => self.forget(&key),
-                after if is_news(state, after.as_ref(), self.guards) => {
+                after if is_news(state, after.as_ref(), self.shared.guards) => {
                     let cause = cause_of(state, after.as_ref());
                     self.enqueue(&key, cause);
                 }
@@ -324,27 +332,36 @@ impl Controller {
 
     /// Closes watches on which no key has depended for a while.
     pub(super) fn sweep(&mut self) {
-        if self.now.boot < self.next_sweep {
+        if self.shared.now.boot < self.next_sweep {
             return;
         }
-        self.next_sweep = self.now.boot + SWEEP_EVERY;
-        let bindings = &self.bindings;
-        self.rooms.tidy(|binding| bindings.contains_key(binding));
-        let primaries: BTreeSet<Scope> = self.bindings.values().flat_map(|b| primary_scopes(b)).collect();
-        let scopes: Vec<Scope> = self.cache.scopes().cloned().collect();
+        self.next_sweep = self.shared.now.boot + SWEEP_EVERY;
+        let bindings = &self.shared.bindings;
+        self.shared.rooms.tidy(|binding| bindings.contains_key(binding));
+        let primaries: BTreeSet<Scope> = self
+            .shared
+            .bindings
+            .values()
+            .flat_map(|b| primary_scopes(b))
+            .collect();
+        let scopes: Vec<Scope> = self.shared.cache.scopes().cloned().collect();
         for scope in scopes {
             let depended = primaries.contains(&scope)
-                || self.calls.await_list_of(&scope)
-                || self.dependents.get(&scope).is_some_and(|d| !d.keys.is_empty());
-            let unused_for = match self.watches.is_crowded(&scope) {
+                || self.shared.calls.await_list_of(&scope)
+                || self
+                    .keys
+                    .dependents
+                    .get(&scope)
+                    .is_some_and(|d| !d.keys.is_empty());
+            let unused_for = match self.shared.watches.is_crowded(&scope) {
                 true => Duration::ZERO,
                 false => IDLE,
             };
-            let idle = self.cache.idle(&scope, self.now.boot, depended);
+            let idle = self.shared.cache.idle(&scope, self.shared.now.boot, depended);
             if !depended && idle >= unused_for {
-                self.cache.close(&scope);
-                self.watches.close(&scope);
-                self.dependents.remove(&scope);
+                self.shared.cache.close(&scope);
+                self.shared.watches.close(&scope);
+                self.keys.dependents.remove(&scope);
                 self.out.push(Output::Unwatch(scope));
             }
         }

@@ -23,12 +23,12 @@ use crate::binding::MintGrant;
 use crate::call::{Call, CloudRequest, Commit, Found, Mint, PendingEntry, Prepared, Reply, Site, Write};
 use crate::catalogue::BEGINS_WITHIN;
 use crate::contract::{Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request};
-use crate::controller::Guard;
-use crate::controller::cache::Change;
 use crate::grants;
 use crate::object::Object;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::render::too_large;
+use crate::shared::cache::Change;
+use crate::shared::guards::Guard;
 use crate::time::Boot;
 
 /// The acts of a step.
@@ -588,7 +588,7 @@ fn may_begin(context: &Context<'_>) -> bool {
     if context.work.acted || !context.is_guarded(Guard::LookBeforeTheFirstAct) {
         return true;
     }
-    let (cache, place) = (context.view.cache, context.frame.place());
+    let (cache, place) = (&context.view.cache, context.frame.place());
     let scope = primary_scope(&context.frame.binding, &place);
     // The object counts as gone only if its own watch shows that. Any watch may be the first to show that it
     // changed.

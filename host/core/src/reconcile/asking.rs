@@ -18,10 +18,10 @@ use super::work::Work;
 use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent};
 use crate::call::{Call, CloudRequest, Found, Reply, Scope};
 use crate::contract::{Answer, Ask, Code, Failure, Json, NO_SESSION, Question, Request, Role};
-use crate::controller::Guard;
-use crate::controller::locks::{LOCKS, LockAnswer};
 use crate::grants::{self, Admitted};
 use crate::render::{Rendered, too_large};
+use crate::shared::guards::Guard;
+use crate::shared::locks::{LOCKS, LockAnswer};
 
 /// The questions of a step.
 #[derive(Debug)]

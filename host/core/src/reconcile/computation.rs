@@ -8,8 +8,8 @@ use super::own::Own;
 use super::publishing::{Draft, Drafted};
 use crate::call::Call;
 use crate::contract::{Code, Failure};
-use crate::controller::cache::Change;
 use crate::merge::Edits;
+use crate::shared::cache::Change;
 
 /// The cost of a byte that is read, in fuel: it becomes a tree that is copied, compared and dropped.
 const PER_BYTE: u64 = 32;

@@ -7,10 +7,10 @@ use super::{Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::binding::Limits;
 use crate::call::{Call, Reply};
 use crate::contract::{Code, Failure, Next, Origin, RetryClass, RetryRequest, Role, Wait};
-use crate::controller::Guard;
 use crate::fault::{Fault, FaultKind};
 use crate::record::{Outcome, RetryRecord};
 use crate::retry::{Delay, default_wait, seed, wished};
+use crate::shared::guards::Guard;
 use crate::time::millis;
 
 /// The bytes of a failure's message that are kept while the key waits and handed to its retry policy.

@@ -1,12 +1,12 @@
 //! Fixture for the tests of the phases: a pass of a Machine, and a view that holds only what a test puts there.
 
-use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Command, Context, Flow, Frame, LastPass, Phase, PhaseEvent, View, Work};
+use super::{Command, Context, Flow, Frame, LastPass, Phase, PhaseEvent, Work};
 use crate::binding::{
     Binding, BindingSpec, CloudRef, Governs, Grant, KindGrant, Limits, LoadedPolicy, Policies, PolicyId,
     Tenant,
@@ -17,17 +17,13 @@ use crate::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Failure, Kind, Manifest, Next, ObjectQuery,
     ObjectRef, Origin, Question, Request, RetryClass, RetryRequest, Role, Step, Verdict,
 };
-use crate::controller::Guards;
-use crate::controller::cache::Cache;
-use crate::controller::journals::Journals;
-use crate::controller::lease::Lease;
-use crate::controller::locks::Locks;
-use crate::controller::rooms::{Reservation, Room, RoomSizes, Rooms, Waiter};
-use crate::controller::watches::Watches;
 use crate::fault::Stepped;
 use crate::key::{Key, PassId};
 use crate::object::Object;
 use crate::record::Outcome;
+use crate::shared::Shared;
+use crate::shared::lease::Lease;
+use crate::shared::rooms::{Reservation, Room, RoomSizes, Rooms, Waiter};
 use crate::time::{Boot, Now, Unix};
 
 /// The finalizer of the lifecycle policy.
@@ -39,15 +35,21 @@ pub(super) const VISIBLE_WITHIN: Duration = Duration::from_mins(1);
 pub(super) struct Fixture {
     pub(super) frame: Frame,
     pub(super) work: Work,
-    pub(super) cache: Cache,
-    pub(super) lease: Lease,
-    pub(super) locks: Locks,
-    pub(super) now: Now,
-    pub(super) rooms: Rooms,
-    pub(super) watches: Watches,
-    pub(super) journals: Journals,
-    pub(super) cutting: bool,
-    bindings: BTreeMap<Arc<str>, Arc<Binding>>,
+    shared: Shared,
+}
+
+impl Deref for Fixture {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl DerefMut for Fixture {
+    fn deref_mut(&mut self) -> &mut Shared {
+        &mut self.shared
+    }
 }
 
 impl Fixture {
@@ -73,32 +75,29 @@ impl Fixture {
             snapshot: Some(snapshot.clone()),
             last: LastPass::default(),
         };
-        let mut cache = Cache::default();
+        let mut shared = Shared::new(held());
+        shared.now = at(0);
+        // A thread computes what the pass makes of objects, however small they are. The tests of the controller
+        // let the event loop do it.
+        shared.rooms = Rooms::new(RoomSizes {
+            small_object: 0,
+            ..RoomSizes::default()
+        });
+        shared.bindings.insert("machines".into(), binding.clone());
         let scope = super::primary_scopes(&binding).remove(0);
-        cache.open(&scope);
+        shared.cache.open(&scope);
         let objects = vec![snapshot.clone()];
         let version = snapshot.version();
-        cache.observe(&scope, crate::call::WatchEvent::Listed { objects, version });
+        shared
+            .cache
+            .observe(&scope, crate::call::WatchEvent::Listed { objects, version });
         Fixture {
             frame,
             work: Work {
                 current: Some(snapshot),
                 ..Work::default()
             },
-            cache,
-            lease: held(),
-            locks: Locks::default(),
-            now: at(0),
-            // A thread computes what the pass makes of objects, however small they are. The tests of the controller
-            // let the event loop do it.
-            rooms: Rooms::new(RoomSizes {
-                small_object: 0,
-                ..RoomSizes::default()
-            }),
-            watches: Watches::default(),
-            journals: Journals::default(),
-            cutting: false,
-            bindings: BTreeMap::from([("machines".into(), binding)]),
+            shared,
         }
     }
 
@@ -110,7 +109,7 @@ impl Fixture {
             ..
         } = &self.frame;
         let others = (100..200).map(PassId).map(Waiter::Change);
-        others.for_each(|waiter| self.rooms.enqueue(room, tenant_queue, binding, waiter));
+        others.for_each(|waiter| self.shared.rooms.enqueue(room, tenant_queue, binding, waiter));
         let reserved = std::iter::from_fn(|| self.rooms.next(room)).map(|(reservation, _)| reservation);
         let reserved = reserved.collect();
         (100..200).for_each(|pass| drop(self.rooms.forget(PassId(pass))));
@@ -130,18 +129,7 @@ impl Fixture {
     /// Runs a handler. Returns its result, and the commands.
     pub(super) fn with<T>(&mut self, handler: impl FnOnce(&mut Context<'_>) -> T) -> (T, Vec<Command>) {
         let mut context = Context {
-            view: View {
-                now: self.now,
-                cache: &self.cache,
-                lease: &self.lease,
-                bindings: &self.bindings,
-                locks: &self.locks,
-                rooms: &self.rooms,
-                watches: &self.watches,
-                journals: &self.journals,
-                cutting: self.cutting,
-                guards: Guards::default(),
-            },
+            view: &self.shared,
             frame: &self.frame,
             work: &mut self.work,
             commands: Vec::new(),

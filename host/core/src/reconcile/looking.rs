@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use super::asking::{AskState, is_list};
 use super::frame::{Dependency, Moved, Questions};
-use super::{CLUSTER_LONGEST, Command, Context, View};
+use super::{CLUSTER_LONGEST, Command, Context};
 use crate::binding::KindGrant;
 use crate::call::{Call, Scope};
 use crate::contract::{Code, Failure, Json, ListQuery, Question, Role};
-use crate::controller::Guard;
-use crate::controller::cache::Lookup;
 use crate::grants::{self, Admitted};
 use crate::key::ObjectKey;
 use crate::object::Object;
 use crate::render::{Render, too_large};
 use crate::selection::Selection;
+use crate::shared::Shared;
+use crate::shared::cache::Lookup;
+use crate::shared::guards::Guard;
 
 /// The longest wait for a thread that renders an answer or computes with a large object.
 pub(super) const THREAD_LONGEST: Duration = Duration::from_mins(1);
@@ -111,7 +112,7 @@ impl Look {
 
     /// The objects that the answer may be about, as the watch shows them; `None` if it has not listed.
     fn known(&self, context: &Context<'_>) -> Option<Vec<Object>> {
-        let cache = context.view.cache;
+        let cache = &context.view.cache;
         match &self.asked.1 {
             Question::Object(query) => match cache.get(&self.scope, &ObjectKey::from(&query.object)) {
                 Lookup::Known(object) => Some(object.into_iter().collect()),
@@ -128,7 +129,7 @@ impl Look {
     /// Whether the answer is a list from so many objects that a thread renders it. A pass that begins asks that of all that
     /// the last one used, so it is known before the objects are collected.
     fn is_long_list(&self, context: &Context<'_>) -> bool {
-        let View { cache, rooms, .. } = context.view;
+        let Shared { cache, rooms, .. } = context.view;
         let namespace = match &self.asked.1 {
             Question::Objects(query) => query.namespace.as_deref(),
             _ => return false,
@@ -221,7 +222,7 @@ impl Context<'_> {
     /// Whether the pass may watch a scope: the scope is open, or its tenant queue may open another one. Scopes that the
     /// pass has just asked for are opened only when its handler has returned.
     fn may_watch(&self, scope: &Scope) -> bool {
-        let View { cache, watches, .. } = self.view;
+        let Shared { cache, watches, .. } = self.view;
         let (asked, tenant_queue) = (&self.work.looked_at, &self.frame.tenant_queue);
         // Counting takes long for a pass that asks much, and is needed only where room is scarce.
         if cache.is_open(scope) || asked.contains(scope) || watches.has_room(tenant_queue, asked.len()) {

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::Context;
 use crate::call::Scope;
 use crate::contract::{Act, ObjectPatch, ObjectRef};
-use crate::controller::cache::Change;
 use crate::key::ObjectKey;
 use crate::merge;
 use crate::object::{Object, reference_of};
+use crate::shared::cache::Change;
 
 /// The object of an act, as the watches showed it when the act was sent.
 #[derive(Clone, Debug, Default, PartialEq)]

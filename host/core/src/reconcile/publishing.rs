@@ -15,12 +15,12 @@ use super::work::{Concluded, Work, is_outdated};
 use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
 use crate::call::{Call, Found, Reply, Write};
 use crate::contract::{Code, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
-use crate::controller::Guard;
-use crate::controller::rooms::Room;
 use crate::grants::HOST_CONDITION;
 use crate::merge::{Edits, Part};
 use crate::object::Object;
 use crate::record::{Discard, Outcome, WritePurpose};
+use crate::shared::guards::Guard;
+use crate::shared::rooms::Room;
 use crate::tree::Tree;
 
 use conditions::HostCondition;

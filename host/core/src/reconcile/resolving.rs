@@ -6,7 +6,7 @@ use super::work::{Entry, EntryHistory, Fate};
 use super::{CLUSTER_LONGEST, Context, Flow, Phase, PhaseEvent};
 use crate::call::{Call, PendingEntry, Reply, Resolved};
 use crate::contract::{Resolution, Role};
-use crate::controller::Guard;
+use crate::shared::guards::Guard;
 use crate::time::Boot;
 
 /// The state while the cloud is asked, for all entries at once.

@@ -16,9 +16,9 @@ use super::work::{Concluded, Work};
 use super::{Command, Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::call::{Call, Reply};
 use crate::contract::{Ask, Conclusion, Failure, Pass, Question, Request, Requests, Role, Step, Verdict};
-use crate::controller::Guard;
 use crate::fault::{Fault, FaultKind, Stepped};
 use crate::record::{Discard, Outcome};
+use crate::shared::guards::Guard;
 
 /// One call into the policy of a role.
 #[derive(Debug)]
@@ -525,7 +525,8 @@ mod tests {
         let queue = fixture.frame.tenant_queue.clone();
         let first = crate::key::PassId(0);
         fixture.journals.begin(&queue, first);
-        fixture.journals.begin(&queue, fixture.frame.id);
+        let pass = fixture.frame.id;
+        fixture.journals.begin(&queue, pass);
         fixture.journals.hold(&queue, first, 32 << 20, false);
         let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
         assert_eq!((steps(&commands), held(&commands)), (0, (0, true)));

@@ -9,12 +9,12 @@ use crate::contract::{
     Code, Conclusion, Effect, Entry as JournalEntry, Failure, ObjectRef, Precondition, Question, Request,
     Resolution,
 };
-use crate::controller::Guard;
-use crate::controller::locks::LockAnswer;
 use crate::merge::{Edits, Part};
 use crate::object::{Object, ResourceVersion};
 use crate::projection::Digest;
 use crate::record::{RoleRecord, WritePurpose, WriteRecord};
+use crate::shared::guards::Guard;
+use crate::shared::locks::LockAnswer;
 use crate::time::Boot;
 
 use super::{Command, Context};

@@ -733,14 +733,17 @@ fn a_change_looks_only_at_passes_that_have_an_answer_about_its_scope() {
     for name in ["m", "n"] {
         harness.step_of(name, pending(vec![list("a=b")]));
     }
-    assert!(harness.controller.answered.is_empty(), "they wait for the list");
+    assert!(
+        harness.controller.passes.answered.is_empty(),
+        "they wait for the list"
+    );
     harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
-    assert_eq!(harness.controller.answered[&config_maps()].len(), 2);
+    assert_eq!(harness.controller.passes.answered[&config_maps()].len(), 2);
     for name in ["m", "n"] {
         harness.step_of(name, conclusion(json!(null), Next::Settled(None), vec![0]));
     }
-    assert!(harness.controller.answered.is_empty(), "they have ended");
+    assert!(harness.controller.passes.answered.is_empty(), "they have ended");
     harness.shown(primary(), machine("m", 2, json!({"spec": {"x": 1}})));
-    let prefetched = &harness.controller.answered[&config_maps()];
+    let prefetched = &harness.controller.passes.answered[&config_maps()];
     assert_eq!(prefetched.len(), 1, "it has the answer from its beginning");
 }

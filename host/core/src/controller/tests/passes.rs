@@ -118,7 +118,7 @@ fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
 /// The handler of the next event of this object's pass panics.
 fn let_panic(harness: &mut Harness, name: &str) {
     let of_it = |(_, running): &&mut (Phase, Box<Running>)| &*running.frame.key.name == name;
-    let pass = harness.controller.passes.values_mut().find(of_it);
+    let pass = harness.controller.passes.in_flight.values_mut().find(of_it);
     pass.expect("a pass is under way").0 = panicking();
 }
 
@@ -194,7 +194,7 @@ fn a_second_panic_ends_its_pass_at_once_and_the_key_is_tried_again() {
 /// The wait of `n`, which had to wait for 10 s when `m` faulted.
 fn wait_beside_a_fault(guards: Guards) -> Option<u64> {
     let mut harness = Harness::with(vec![machine("m", 1, json!({})), machine("n", 1, json!({}))]);
-    harness.controller.guards = guards;
+    harness.controller.shared.guards = guards;
     harness.step_of("n", conclusion(json!(null), Next::After(10_000), vec![]));
     harness.fault();
     harness.refused(Failure::new(Code::PermissionDenied, "forbidden"));
@@ -428,10 +428,14 @@ fn a_pass_that_waited_for_memory_and_goes_on_by_itself_just_before_its_turn_meet
     ];
     let mut harness = Harness::with(machines);
     harness.step_of("a", pending(vec![stop()]));
-    let of = |name: &str| harness.controller.keys[&key_of(name)].running;
+    let of = |name: &str| harness.controller.keys.states[&key_of(name)].running;
     let (a, b) = (of("a").expect("a pass"), of("b").expect("a pass"));
     let queue: Arc<str> = "machines default".into();
-    harness.controller.journals.hold(&queue, a, 64 << 20, false);
+    harness
+        .controller
+        .shared
+        .journals
+        .hold(&queue, a, 64 << 20, false);
     harness.step_of("b", pending(vec![get(), list("a=b")]));
     assert_eq!(harness.view("b").map(|view| view.waiting), Some(WaitsFor::Memory));
     // The write of `a` and the question of `b` to the cloud are cut at the same time. The end of `a` gives memory back.
@@ -439,16 +443,20 @@ fn a_pass_that_waited_for_memory_and_goes_on_by_itself_just_before_its_turn_meet
     assert_eq!(harness.records.len(), 1, "{:?}", harness.records);
     let watch = WaitsFor::Watch(config_maps(), None);
     assert_eq!(harness.view("b").map(|view| view.waiting), Some(watch));
-    assert!(harness.controller.passes.contains_key(&b), "it goes on");
+    assert!(harness.controller.passes.in_flight.contains_key(&b), "it goes on");
 }
 
 #[test]
 fn a_pass_that_met_a_defect_waits_for_no_memory_any_more() {
     let mut harness = Harness::with(vec![machine("a", 1, json!({})), machine("b", 1, json!({}))]);
-    let of = |name: &str| harness.controller.keys[&key_of(name)].running;
+    let of = |name: &str| harness.controller.keys.states[&key_of(name)].running;
     let a = of("a").expect("a pass");
     let queue: Arc<str> = "machines default".into();
-    harness.controller.journals.hold(&queue, a, 64 << 20, false);
+    harness
+        .controller
+        .shared
+        .journals
+        .hold(&queue, a, 64 << 20, false);
     harness.step_of("b", pending(vec![get(), list("a=b")]));
     let_panic(&mut harness, "b");
     harness.cloud_answers();
@@ -478,6 +486,7 @@ fn a_pass_that_waits_for_the_renewal_of_the_lease_is_left_alone_until_then() {
         harness
             .controller
             .passes
+            .in_flight
             .values()
             .next()
             .map(|(phase, _)| phase.name())

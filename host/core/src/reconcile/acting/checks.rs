@@ -11,7 +11,6 @@ use crate::catalogue::OperationEffect;
 use crate::contract::{
     Act, Answer, CloudAct, Code, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef, Resolution, Role,
 };
-use crate::controller::Guard;
 use crate::grants::{self, Refusal, Ungranted};
 use crate::key::ObjectKey;
 use crate::object::ResourceVersion;
@@ -19,6 +18,7 @@ use crate::reconcile::frame::primary_scope;
 use crate::reconcile::pending::Pending;
 use crate::reconcile::publishing::has_conditions;
 use crate::reconcile::work::Fate;
+use crate::shared::guards::Guard;
 
 /// Whether an act is granted, and whether the primary can hold its entry and still holds the finalizer that must
 /// protect it.
@@ -87,7 +87,7 @@ fn leaves_host_conditions(
         return Ok(None);
     }
     let place = ObjectKey::from(&act.object);
-    let cache = context.view.cache;
+    let cache = &context.view.cache;
     let mut shown = governing
         .iter()
         .filter_map(|binding| cache.last_known(&primary_scope(binding, &place), &place));

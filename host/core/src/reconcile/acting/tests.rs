@@ -1,12 +1,12 @@
 use super::*;
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
-use crate::controller::rooms::Room;
 use crate::reconcile::fixture::{
     FINALIZER, Fixture, answer, at, clone_of, computed, config_map, config_maps, entry, failure, found,
     machine, ms, operations, outcome, patches, pending, prepared, ready, stepped, stop, versions,
 };
 use crate::reconcile::{Awaited, Work, primary_scopes};
+use crate::shared::rooms::Room;
 
 /// A phase that panics when it gets the answer of an act, because it has none.
 pub(crate) fn panicking() -> Phase {

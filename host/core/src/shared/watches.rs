@@ -33,7 +33,7 @@ impl Watches {
     }
 
     /// Whether room becomes scarce for the tenant queue that opened a scope. Scopes without dependents then close early.
-    pub(super) fn is_crowded(&self, scope: &Scope) -> bool {
+    pub(crate) fn is_crowded(&self, scope: &Scope) -> bool {
         let of_queue = self.opened.get(scope).map(|queue| self.count(queue));
         of_queue.is_some_and(|count| count >= OF_ONE / 2 || self.opened.len() >= ALL / 2)
     }
@@ -46,7 +46,7 @@ impl Watches {
     }
 
     /// Counts a closed scope no more.
-    pub(super) fn close(&mut self, scope: &Scope) {
+    pub(crate) fn close(&mut self, scope: &Scope) {
         let Some(queue) = self.opened.remove(scope) else {
             return;
         };

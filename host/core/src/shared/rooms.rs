@@ -9,12 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::calls::Target;
+use super::guards::{Guard, Guards};
 use crate::binding::Binding;
 use crate::call::{Call, Computation, Reply};
 use crate::contract::Step;
-use crate::controller::Guard;
-use crate::controller::Guards;
-use crate::controller::calls::Target;
 use crate::key::PassId;
 use crate::render::Render;
 
@@ -108,12 +107,12 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    pub(super) fn tenant_queue(&self) -> &Arc<str> {
+    pub(crate) fn tenant_queue(&self) -> &Arc<str> {
         &self.queue
     }
 
     /// Whether the call is expected to hold a thread for long.
-    pub(super) fn is_long(&self) -> bool {
+    pub(crate) fn is_long(&self) -> bool {
         self.is_long
     }
 }
@@ -188,7 +187,7 @@ pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
 }
 
 /// The real cost of a call at the threads, in fuel; `None` if it was not measured.
-pub(super) fn cost_of(reply: &Reply) -> Option<u64> {
+pub(crate) fn cost_of(reply: &Reply) -> Option<u64> {
     match reply {
         Reply::Stepped(stepped) => {
             let bytes = match &stepped.outcome {
@@ -215,7 +214,7 @@ impl Rooms {
     }
 
     #[cfg(feature = "simulation")]
-    pub(super) fn set_guards(&mut self, guards: Guards) {
+    pub(crate) fn set_guards(&mut self, guards: Guards) {
         self.guards = guards;
     }
 
@@ -276,7 +275,7 @@ impl Rooms {
     }
 
     /// Whether another Event of a tenant queue may wait for its write.
-    pub(super) fn takes_event(&self, queue: &Arc<str>) -> bool {
+    pub(crate) fn takes_event(&self, queue: &Arc<str>) -> bool {
         let writes = self.rooms.get(&Room::Writes);
         let of_queue = writes.and_then(|places| places.queues.get(queue));
         of_queue.is_none_or(|of_queue| of_queue.events.len() < EVENTS)
@@ -320,7 +319,7 @@ impl Rooms {
     }
 
     /// Takes the place that was kept for a pass, if it was in this room.
-    pub(super) fn take_kept(&mut self, pass: PassId, room: &Room) -> Option<Reservation> {
+    pub(crate) fn take_kept(&mut self, pass: PassId, room: &Room) -> Option<Reservation> {
         match self.kept.get(&pass) {
             Some(kept) if kept.room == *room => self.kept.remove(&pass),
             _ => None,
@@ -328,7 +327,7 @@ impl Rooms {
     }
 
     /// Keeps a place for a pass that checks again whether it may write.
-    pub(super) fn keep(&mut self, pass: PassId, reservation: Reservation) {
+    pub(crate) fn keep(&mut self, pass: PassId, reservation: Reservation) {
         self.kept.insert(pass, reservation);
     }
 
@@ -343,7 +342,7 @@ impl Rooms {
 
     /// Charges the tenant queue of a call with fuel that somebody else than its policies has spent on it. Its next
     /// steps come later by that much.
-    pub(super) fn charge(&mut self, reservation: &Reservation, fuel: u64) {
+    pub(crate) fn charge(&mut self, reservation: &Reservation, fuel: u64) {
         if let Some(threads) = self.rooms.get_mut(&Room::Threads) {
             threads.charge(&reservation.queue, |spent| spent.saturating_add(fuel));
         }
@@ -361,18 +360,18 @@ impl Rooms {
 
     /// Gives back a place that was kept for a pass and that the pass did not take. A place that was not used costs
     /// nothing.
-    pub(super) fn give_back_kept(&mut self, pass: PassId) -> Option<Room> {
+    pub(crate) fn give_back_kept(&mut self, pass: PassId) -> Option<Room> {
         let kept = self.kept.remove(&pass)?;
         Some(self.give_back(kept, Some(0)))
     }
 
     /// Whether a place is kept for a pass.
-    pub(super) fn is_kept(&self, pass: PassId) -> bool {
+    pub(crate) fn is_kept(&self, pass: PassId) -> bool {
         self.kept.contains_key(&pass)
     }
 
     /// The passes that wait for a place, each with its room.
-    pub(super) fn waiting(&self) -> BTreeMap<PassId, &Room> {
+    pub(crate) fn waiting(&self) -> BTreeMap<PassId, &Room> {
         let waiting = self.waiting.iter().flat_map(|(pass, of_pass)| {
             let rooms = of_pass.values().map(|(room, _)| room);
             rooms.max().map(|room| (*pass, room))
@@ -381,7 +380,7 @@ impl Rooms {
     }
 
     /// Removes the cloud rooms of bindings that are gone, once no call is in flight or waits in them.
-    pub(super) fn tidy(&mut self, is_bound: impl Fn(&str) -> bool) {
+    pub(crate) fn tidy(&mut self, is_bound: impl Fn(&str) -> bool) {
         self.rooms.retain(|room, places| match room {
             Room::Cloud(binding) => is_bound(binding) || places.in_use > 0 || !places.order.is_empty(),
             _ => true,
@@ -389,13 +388,13 @@ impl Rooms {
     }
 
     /// Whether an Event waits for a place.
-    pub(super) fn has_events(&self) -> bool {
+    pub(crate) fn has_events(&self) -> bool {
         let mut queues = self.rooms.values().flat_map(|places| places.queues.values());
         queues.any(|queue| !queue.events.is_empty())
     }
 
     /// Drops the Events that wait.
-    pub(super) fn drop_events(&mut self) {
+    pub(crate) fn drop_events(&mut self) {
         for places in self.rooms.values_mut() {
             let queues = places.queues.iter();
             let waiting = queues.filter(|(_, queue)| !queue.events.is_empty());

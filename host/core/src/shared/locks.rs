@@ -7,9 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Controller;
-use super::keys::KeyState;
-use crate::contract::Cause;
 use crate::key::{Key, PassId};
 
 /// The most locks that a pass may ask for. A key waits for each lock that was busy, so this is also for how many it waits.
@@ -84,7 +81,13 @@ impl Locks {
 
     /// Moves a key from the queues of the locks `before` to those of the locks `busy`. The key keeps its place for a
     /// lock that is in both. Returns the locks that it left or waits for.
-    fn wait(&mut self, key: &Key, tenant: &Arc<str>, before: &[String], busy: &[String]) -> Vec<Lock> {
+    pub(crate) fn wait(
+        &mut self,
+        key: &Key,
+        tenant: &Arc<str>,
+        before: &[String],
+        busy: &[String],
+    ) -> Vec<Lock> {
         let left = before.iter().filter(|name| !busy.contains(name));
         let left: Vec<Lock> = left.map(|name| lock(&key.binding, tenant, name)).collect();
         for lock in &left {
@@ -107,7 +110,7 @@ impl Locks {
     }
 
     /// The first waiting key of a free lock.
-    fn next(&self, lock: &Lock) -> Option<&Key> {
+    pub(crate) fn next(&self, lock: &Lock) -> Option<&Key> {
         match self.held.contains_key(lock) {
             true => None,
             false => self.waiting.get(lock)?.order.values().next(),
@@ -132,38 +135,6 @@ impl Waiters {
 
 fn lock(binding: &Arc<str>, tenant: &Arc<str>, name: &str) -> Lock {
     (binding.clone(), tenant.clone(), name.to_owned())
-}
-
-impl Controller {
-    /// Releases all locks of a pass and enqueues the first waiting key of each.
-    pub(super) fn unlock(&mut self, pass: PassId) {
-        let free = self.locks.release(pass);
-        self.enqueue_waiters(&free);
-    }
-
-    /// Makes a key whose pass ended wait for the locks that the pass found busy. A lock may have been released before
-    /// the pass ended, so free locks are checked at once. A key that was forgotten meanwhile does not wait.
-    pub(super) fn wait_for_locks(&mut self, key: &Key, busy: Vec<String>) {
-        if let Some(state) = self.keys.get_mut(key) {
-            let concerned = self.locks.wait(key, &state.tenant, &state.busy, &busy);
-            state.busy = busy;
-            self.enqueue_waiters(&concerned);
-        }
-    }
-
-    /// Removes a forgotten key from the queues of its locks, so that it does not block the keys behind it.
-    pub(super) fn leave_lock_queues(&mut self, key: &Key, gone: &KeyState) {
-        let concerned = self.locks.wait(key, &gone.tenant, &gone.busy, &[]);
-        self.enqueue_waiters(&concerned);
-    }
-
-    fn enqueue_waiters(&mut self, locks: &[Lock]) {
-        for lock in locks {
-            if let Some(key) = self.locks.next(lock).cloned() {
-                self.enqueue(&key, Cause::Lock(lock.2.clone()));
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,20 +6,12 @@ use std::time::Duration;
 use polity_kube_rules::deletion::is_ended;
 use polity_kube_rules::text;
 
-use crate::call::{Scope, WatchEvent};
+use crate::call::{KEPT_METADATA, Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef};
 use crate::key::ObjectKey;
 use crate::object::{Object, ResourceVersion};
 use crate::projection;
 use crate::time::Boot;
-
-/// Metadata that the cache keeps for every scope, whatever fields the scope names. The identity of an object is kept
-/// as well.
-pub const KEPT_METADATA: [&str; 3] = [
-    "metadata.generation",
-    "metadata.deletionTimestamp",
-    "metadata.labels",
-];
 
 /// The largest number of ends that a scope remembers for objects that it never showed. The watch may still show such
 /// an object late. A policy can also name objects that never existed, so the number is limited.
@@ -40,7 +32,7 @@ pub struct Change {
 
 impl Change {
     /// The object after the change; the one before it if the change removed it.
-    pub(super) fn object(&self) -> Option<&Object> {
+    pub(crate) fn object(&self) -> Option<&Object> {
         self.after.as_ref().or(self.before.as_ref())
     }
 }

@@ -43,14 +43,14 @@ struct TenantQueue {
 
 impl Journals {
     /// The number of passes of a tenant queue in flight.
-    pub(super) fn passes(&self, queue: &str) -> u32 {
+    pub(crate) fn passes(&self, queue: &str) -> u32 {
         self.queues
             .get(queue)
             .map_or(0, |queue| queue.passes.len() as u32)
     }
 
     /// The number of all passes in flight.
-    pub(super) fn all_passes(&self) -> u32 {
+    pub(crate) fn all_passes(&self) -> u32 {
         self.all.len() as u32
     }
 
@@ -144,12 +144,12 @@ impl Journals {
     }
 
     /// Whether a pass that waited must still check again. It need not twice.
-    pub(super) fn take_released(&mut self, pass: PassId) -> bool {
+    pub(crate) fn take_released(&mut self, pass: PassId) -> bool {
         self.released.remove(&pass)
     }
 
     /// Stores that a pass waits no more, whatever it held.
-    pub(super) fn wait_no_more(&mut self, pass: PassId) {
+    pub(crate) fn wait_no_more(&mut self, pass: PassId) {
         self.released.remove(&pass);
         let queue = self.all.get(&pass).and_then(|queue| self.queues.get_mut(queue));
         if let Some(queue) = queue {
@@ -180,7 +180,7 @@ impl Journals {
     }
 
     /// Whether a pass waits until its journal may hold more.
-    pub(super) fn is_waiting(&self, queue: &str, pass: PassId) -> bool {
+    pub(crate) fn is_waiting(&self, queue: &str, pass: PassId) -> bool {
         self.queues
             .get(queue)
             .is_some_and(|queue| queue.waiting.contains(&pass))

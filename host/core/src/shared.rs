@@ -1,0 +1,62 @@
+//! What all passes share. Each file is one thing with its own methods; none of them knows a phase of a pass, or the controller.
+
+pub(crate) mod cache;
+pub(crate) mod calls;
+pub(crate) mod guards;
+pub(crate) mod journals;
+pub mod lease;
+pub(crate) mod locks;
+pub(crate) mod queue;
+pub(crate) mod rooms;
+pub(crate) mod watches;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::binding::Binding;
+use crate::time::Now;
+
+use cache::Cache;
+use calls::Calls;
+use guards::Guards;
+use journals::Journals;
+use lease::Lease;
+use locks::Locks;
+use rooms::{RoomSizes, Rooms};
+use watches::Watches;
+
+/// What all passes share. A handler of a phase reads it; the controller alone changes it.
+pub(crate) struct Shared {
+    pub(crate) now: Now,
+    pub(crate) lease: Lease,
+    pub(crate) bindings: BTreeMap<Arc<str>, Arc<Binding>>,
+    pub(crate) cache: Cache,
+    /// The watches that questions of policies opened.
+    pub(crate) watches: Watches,
+    pub(crate) calls: Calls,
+    pub(crate) rooms: Rooms,
+    /// The passes in flight of each tenant queue, and the bytes that their journals hold.
+    pub(crate) journals: Journals,
+    pub(crate) locks: Locks,
+    pub(crate) guards: Guards,
+    /// Whether the host is stopping, so that no new change may begin: passes end without waiting for their conclusion.
+    pub(crate) cutting: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(lease: Lease) -> Self {
+        Shared {
+            now: Now::default(),
+            lease,
+            bindings: BTreeMap::new(),
+            cache: Cache::default(),
+            watches: Watches::default(),
+            calls: Calls::default(),
+            rooms: Rooms::new(RoomSizes::default()),
+            journals: Journals::default(),
+            locks: Locks::default(),
+            guards: Guards::default(),
+            cutting: false,
+        }
+    }
+}
