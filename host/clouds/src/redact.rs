@@ -39,8 +39,8 @@ const SPELLED: usize = 64;
 /// - To scrub takes time linear in the text, however many values are known and whatever they are: at each byte, a spelling is
 ///   looked up by its first bytes, and then one digest for each of at most `MOST_LENGTHS` lengths.
 /// - Everything that is part of any spelling in the text is hidden, also where spellings overlap.
-/// - A spelling takes some 40 bytes of memory, however long it is, and its text is not kept. (An automaton would take 40 bytes
-///   for each byte of each spelling: 100 MB for user data of 64 KiB.)
+/// - A spelling takes some 40 bytes of memory, however long it is, and its text is not kept. (An automaton takes several bytes
+///   for each byte of each spelling, and what a tenant sent of late is kept for a while.)
 /// - A copy costs nothing until either is changed.
 ///
 /// # Caveats
