@@ -191,12 +191,6 @@ pub struct CloudRequest {
     pub key: Option<String>,
 }
 
-impl std::fmt::Display for Site {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "in {} by {}", self.place.join("/"), self.principal)
-    }
-}
-
 /// A create that has read everything it needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prepared {

@@ -25,6 +25,12 @@ impl Site {
     }
 }
 
+impl std::fmt::Display for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "in {} by {}", self.place.join("/"), self.principal)
+    }
+}
+
 /// A create that was or may have been performed: an element of the primary's `status.pending`. An entry with an
 /// unknown field comes from a newer host. It is unreadable here, because the field may change its meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
