@@ -12,8 +12,6 @@ use polity::observer::Observer;
 use polity::recording::{Recorder, RecordingThread};
 use polity_core::binding::PolicyId;
 use polity_core::record::{Outcome, PassRecord};
-use polity_drivers::Rates;
-use polity_http::Rate;
 use polity_sandbox::{Compiler, Confined, Policy, Sandbox, SandboxConfig};
 use polity_tests::guests;
 use polity_tests::host_fixture::{thing, things};
@@ -191,16 +189,7 @@ async fn operate(operated: Operated, waits: Waits) {
     let server = Server::saying(operated.says);
     loop {
         // Each time another one, because an operation whose driver broke its contract waits.
-        let mut connection = hostile_driver::connection(&server.address, &operated.steps, None);
-        let fast = Rate {
-            per_second: 1e6,
-            burst: 1e6,
-        };
-        connection.rates = Rates {
-            reads: fast,
-            changes: fast,
-        };
-        let cloud = hostile_driver::cloud(connection, &operated.sealed);
+        let cloud = hostile_driver::unpaced(&server.address, &operated.steps, &operated.sealed);
         let ended = come_to(&cloud, operated.operation).await;
         waits.with(|measured| {
             measured.greedy += 1;

@@ -12,7 +12,7 @@ use polity_core::call::{CloudRequest, Commit, Session};
 use polity_core::contract::{Answer, Failure};
 use polity_drivers::{Connection, Credentials, CurrentTransport, DriverCloud, Rates};
 use polity_http::login::Values;
-use polity_http::{Address, Pace, Reach, Tls, Transport};
+use polity_http::{Address, Pace, Rate, Reach, Tls, Transport};
 use polity_sandbox::driver::Driver;
 use serde_json::{Value, json};
 
@@ -172,6 +172,20 @@ pub fn cloud(connection: Connection, sealed: &str) -> Gateway<DriverCloud> {
     let cloud = DriverCloud::new(driver(), connection, Arc::new(Pace::default()), clock());
     let secrets = Arc::new(Of(sealed.to_owned()));
     Gateway::new(cloud.expect("a connection"), secrets, clock(), Sessions::new(1)).expect("a gateway")
+}
+
+/// A connection to a server at this address as a cloud, to which requests go as fast as they come.
+pub fn unpaced(address: &str, steps: &Value, sealed: &str) -> Gateway<DriverCloud> {
+    let fast = Rate {
+        per_second: 1e6,
+        burst: 1e6,
+    };
+    let rates = Rates {
+        reads: fast,
+        changes: fast,
+    };
+    let connection = connection(address, steps, None);
+    cloud(Connection { rates, ..connection }, sealed)
 }
 
 /// What a pass asks for; a create has a sealed argument.

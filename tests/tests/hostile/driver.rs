@@ -7,11 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use polity::polls::{Measured, take_longest};
-use polity_clouds::{Cloud as _, Gateway};
+use polity_clouds::Cloud as _;
 use polity_core::contract::{Answer, Code, Effect};
-use polity_drivers::{DriverCloud, Rates};
-use polity_http::Rate;
-use polity_tests::hostile_driver::{self, Server, come_to, connection, fine, look, ok, request, say};
+use polity_tests::hostile_driver::{self, Server, come_to, fine, look, ok, request, say, unpaced};
 use serde_json::{Value, json};
 
 use crate::hostile::POLL;
@@ -137,24 +135,11 @@ fn rows() -> Vec<Work> {
     ]
 }
 
-fn cloud(server: &Server, steps: &Value, value: &str) -> Gateway<DriverCloud> {
-    let fast = Rate {
-        per_second: 1e6,
-        burst: 1e6,
-    };
-    let mut connection = connection(&server.address, steps, None);
-    connection.rates = Rates {
-        reads: fast,
-        changes: fast,
-    };
-    hostile_driver::cloud(connection, value)
-}
-
 /// How many operations a neighbour gets while somebody offends, or nobody; what comes of the offences, and whether anything was
 /// sent for them.
 async fn played(work: Option<&Work>) -> (usize, Vec<Option<(Code, Effect)>>, bool) {
     let benign = Server::saying(ok("{}"));
-    let neighbour = cloud(&benign, &json!([look(), fine()]), "");
+    let neighbour = unpaced(&benign.address, &json!([look(), fine()]), "");
     let (end, count) = (Instant::now() + PLAYED, AtomicUsize::new(0));
     let passes = async {
         while Instant::now() < end {
@@ -174,7 +159,7 @@ async fn played(work: Option<&Work>) -> (usize, Vec<Option<(Code, Effect)>>, boo
             let mut ends = Vec::new();
             while Instant::now() < end {
                 // Each time another one, because an operation whose driver broke its contract waits.
-                let offended = cloud(&server, &work.steps, &work.value);
+                let offended = unpaced(&server.address, &work.steps, &work.value);
                 let ended = Measured::new(work.name, come_to(&offended, work.operation)).await;
                 tokio::time::sleep(PAUSE).await;
                 ends.push(ended.err().map(|failure| (failure.code, failure.effect)));
@@ -193,7 +178,7 @@ async fn played(work: Option<&Work>) -> (usize, Vec<Option<(Code, Effect)>>, boo
 async fn large_work_of_one_tenant_is_done_beside_the_operations_of_others() {
     // The driver is compiled, and all that is made once.
     let _ = come_to(
-        &cloud(&Server::saying(ok("{}")), &json!([look(), fine()]), ""),
+        &unpaced(&Server::saying(ok("{}")).address, &json!([look(), fine()]), ""),
         "machine.status",
     )
     .await;
@@ -251,7 +236,7 @@ async fn a_server_that_is_slow_for_one_tenant_is_reached_by_the_others() {
         {"of": {"machine.status": fine(), "machine.delete": "fail"}},
     ]);
     // Both tenants come by the same connection.
-    let cloud = cloud(&server, &steps, "");
+    let cloud = unpaced(&server.address, &steps, "");
     let of = |tenant: &str, operation: &str| {
         let mut request = request(operation);
         request.session.tenant = tenant.to_owned();
