@@ -4,6 +4,8 @@
 #![allow(clippy::print_stdout, reason = "a report")]
 
 use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -185,16 +187,49 @@ fn operated() -> [Operated; 3] {
     ]
 }
 
-async fn operate(operated: Operated, waits: Waits) {
-    let server = Server::saying(operated.says);
+/// What its server is told to be, in a process of its own: `serve` and the name of the greed.
+const SERVE: &str = "serve";
+
+/// Serves what a driver asks for, until its process ends.
+fn serve(greed: &str) {
+    let operated = operated().into_iter().find(|operated| operated.greed == greed);
+    let server = Server::saying(operated.expect("one of them").says);
+    println!("{}", server.address);
     loop {
-        // Each time another one, because an operation whose driver broke its contract waits.
-        let cloud = hostile_driver::unpaced(&server.address, &operated.steps, &operated.sealed);
-        let ended = come_to(&cloud, operated.operation).await;
-        waits.with(|measured| {
-            measured.greedy += 1;
-            measured.faults += usize::from(ended.is_err());
-        });
+        std::thread::park();
+    }
+}
+
+/// A server in a process of its own, and its address.
+fn server(greed: &str) -> (Child, String) {
+    let program = std::env::current_exe().expect("this one");
+    let mut command = Command::new(program);
+    let mut child = command
+        .args([SERVE, greed])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut address = String::new();
+    let said = child.stdout.as_mut().expect("it is piped");
+    BufReader::new(said).read_line(&mut address).expect("its address");
+    (child, address.trim().to_owned())
+}
+
+async fn operate(operated: Arc<Operated>, address: Arc<str>, waits: Waits) {
+    loop {
+        // A connection is made on no thread of the runtime, as by a host that loads it.
+        let (of, address) = (operated.clone(), address.clone());
+        let connect = move || hostile_driver::unpaced(&address, &of.steps, &of.sealed);
+        let cloud = tokio::task::spawn_blocking(connect).await.expect("a connection");
+        // Another one follows where a driver broke its contract, because that one waits then.
+        let mut is_broken = false;
+        while !is_broken {
+            is_broken = come_to(&cloud, operated.operation).await.is_err();
+            waits.with(|measured| {
+                measured.greedy += 1;
+                measured.faults += usize::from(is_broken);
+            });
+        }
     }
 }
 
@@ -225,9 +260,13 @@ async fn measure(greed: Option<&str>) -> Measured {
     }
     let mut operating = JoinSet::new();
     let is_operated = |operated: &Operated| Some(operated.greed) == greed;
-    for _ in 0..OPERATIONS {
-        if let Some(operated) = operated().into_iter().find(is_operated) {
-            operating.spawn(operate(operated, waits.clone()));
+    let mut served = None;
+    if let Some(operated) = operated().into_iter().find(is_operated).map(Arc::new) {
+        let (child, address) = server(operated.greed);
+        served = Some(child);
+        let address: Arc<str> = address.into();
+        for _ in 0..OPERATIONS {
+            operating.spawn(operate(operated.clone(), address.clone(), waits.clone()));
         }
     }
     let objects = if operating.is_empty() { GREEDY } else { 0 };
@@ -253,6 +292,11 @@ async fn measure(greed: Option<&str>) -> Measured {
         tokio::time::sleep(EVERY).await;
     }
     host.abort();
+    if let Some(mut child) = served {
+        // It may have ended.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
     waits.with(std::mem::take)
 }
 
@@ -264,6 +308,10 @@ fn at(part: usize, times: &mut [Duration]) -> f64 {
 }
 
 fn main() {
+    let named: Vec<String> = std::env::args().collect();
+    if let Some(place) = named.iter().position(|name| name == SERVE) {
+        return serve(named.get(place + 1).map_or("", String::as_str));
+    }
     println!("{GREEDY} objects of one tenant beside {POLITE} of another, {THREADS} threads for policies:");
     hostile_driver::driver();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -290,7 +338,6 @@ fn main() {
         "keep",
     ];
     // `cargo bench … -- lists` measures this greed alone.
-    let named: Vec<String> = std::env::args().collect();
     let chosen: Vec<&str> = greeds
         .into_iter()
         .filter(|greed| named.iter().any(|name| name == greed))

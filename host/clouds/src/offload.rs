@@ -34,6 +34,9 @@ use tokio::sync::Semaphore;
 /// than the image's, so many bytes take less than 10 ms.
 pub const AT_ONCE: usize = 8 << 10;
 
+/// The nice value of a thread that computes for a tenant queue: it gets a tenth of the share of the event loop.
+const NICE: i32 = 10;
+
 /// The places in use, by runtime and tenant queue. An entry without work goes when the next tenant queue comes.
 static PLACES: LazyLock<Mutex<Places>> = LazyLock::new(Mutex::default);
 
@@ -68,6 +71,7 @@ pub async fn compute<T: Send + 'static>(queue: &str, work: impl FnOnce() -> T + 
     let place = places(queue).acquire_owned().await;
     let done = tokio::task::spawn_blocking(move || {
         let _place = place;
+        step_back();
         work()
     });
     match done.await {
@@ -91,6 +95,13 @@ fn places(queue: &str) -> Arc<Semaphore> {
     let new = Arc::new(Semaphore::new(processors.saturating_sub(1).max(1)));
     places.insert(key, Arc::downgrade(&new));
     new
+}
+
+/// Lets this thread give way to the event loop and to those that answer people. It stays so: what else the runtime gives to
+/// the thread later takes its time, too.
+fn step_back() {
+    // A system that does not allow it has no lower priorities.
+    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
 }
 
 /// The processor time of this thread so far.
