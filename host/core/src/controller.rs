@@ -33,7 +33,7 @@ use crate::call::{Call, CallId, Reply, Scope, WatchEvent};
 use crate::contract::Cause;
 use crate::fault::Fault;
 use crate::key::{Key, PassId};
-use crate::reconcile::{Phase, primary_scopes};
+use crate::reconcile::{Phase, PhaseEvent, primary_scopes};
 use crate::record::{Outcome, PassRecord};
 use crate::time::{Boot, Now, Unix};
 
@@ -43,13 +43,13 @@ pub use keys::{KeyView, WaitsFor};
 use passes::Running;
 
 use crate::shared::Shared;
-use crate::shared::calls::Target;
 pub use crate::shared::guards::{Guard, Guards};
 pub use crate::shared::lease;
 use crate::shared::lease::{Lease, LeaseAction, LeaseProblem};
 use crate::shared::queue::Queue;
 use crate::shared::rooms::Rooms;
 pub use crate::shared::rooms::{Room, RoomSizes};
+use crate::shared::waiter::{NotSent, Target, Waiter};
 
 /// An event that the controller handles.
 #[derive(Clone, Debug, PartialEq)]
@@ -229,12 +229,12 @@ struct Passes {
     last: u64,
     /// Those that have an answer about objects of a scope. Few of many passes that wait for one watch have.
     answered: BTreeMap<Scope, BTreeSet<PassId>>,
-    /// Those whose next write waits for the renewal of the lease.
-    parked: Vec<PassId>,
-    /// The end of the lease when these last checked whether they may write.
-    checked_until: Option<Boot>,
-    /// Those that just got a place in a room for their next write. They check again whether they may write.
+    /// Those whose journals may hold more now, or that are recorded.
     opened: VecDeque<PassId>,
+    /// Those with a change that was not sent, and why.
+    not_sent: VecDeque<(PassId, NotSent)>,
+    /// The end of the lease when the changes that it did not cover were last looked at.
+    covered_until: Option<Boot>,
     /// The bytes of text that were read for the present input to render answers.
     read: u64,
 }
@@ -425,11 +425,17 @@ impl Controller {
         }
         if self.shared.cutting {
             self.shared.rooms.drop_events();
-            self.interrupt_passes(&Outcome::Stopped, |phase| !phase.has_effect_in_flight());
+            self.interrupt_passes(&Outcome::Stopped, |has_change_in_flight| !has_change_in_flight);
         }
         self.start_passes();
-        while let Some(pass) = self.passes.opened.pop_front() {
-            self.open(pass);
+        loop {
+            if let Some((pass, why)) = self.passes.not_sent.pop_front() {
+                self.on_event(pass, PhaseEvent::NotSent(why));
+            } else if let Some(pass) = self.passes.opened.pop_front() {
+                self.open(pass);
+            } else {
+                break;
+            }
             self.start_passes();
         }
         self.sweep();
@@ -446,9 +452,15 @@ impl Controller {
     /// is served without it. Interrupts all passes when it is lost, because another host may now write.
     fn poll_lease(&mut self) {
         if let LeaseAction::Call(write) = self.shared.lease.poll(self.shared.now) {
-            let wrote = write.is_some();
-            let call = Call::Lease(write);
-            self.send(Target::Lease { wrote }, call, lease::CALL_LONGEST, None);
+            let renewal = Waiter {
+                target: Target::Lease {
+                    wrote: write.is_some(),
+                },
+                call: Box::new(Call::Lease(write)),
+                longest: lease::CALL_LONGEST,
+                terms: None,
+            };
+            self.send(renewal, None, Boot::MAX);
         }
         let held = self.is_holder();
         match (self.was_held, held) {
@@ -467,10 +479,10 @@ impl Controller {
             }
             _ => {}
         }
-        // As long as the lease ends at the same time, a write that it did not cover is not covered later either.
-        if held && self.passes.checked_until != self.shared.lease.expires() {
-            self.passes.checked_until = self.shared.lease.expires();
-            self.open_parked();
+        // As long as the lease ends at the same time, a change that it did not cover is not covered later either.
+        if held && self.passes.covered_until != self.shared.lease.expires() {
+            self.passes.covered_until = self.shared.lease.expires();
+            self.admit_uncovered();
         }
     }
 

@@ -46,7 +46,7 @@ use crate::record::Outcome;
 use crate::shared::Shared;
 use crate::shared::cache::Change;
 use crate::shared::guards::Guard;
-use crate::shared::rooms::{Room, room_of};
+use crate::shared::waiter::{NotSent, Terms};
 
 #[cfg(test)]
 pub(crate) use acting::tests::panicking;
@@ -89,8 +89,6 @@ pub(crate) enum Phase {
 pub(crate) enum Awaited<'a> {
     /// A watch that has not listed yet.
     Watch(&'a Scope),
-    /// The lease, or a place in a room.
-    Gate,
     /// The reply of a call.
     Call,
 }
@@ -108,9 +106,11 @@ pub(crate) enum PhaseEvent {
     Reply(usize, Reply),
     /// The call of this slot took too long and was cut.
     Cut(usize),
+    /// The change that the phase asked for was not sent. Without the lease, or when the host stops, the pass ends.
+    NotSent(NotSent),
     /// The watch that the question of this slot waits for has listed.
     Listed(usize),
-    /// A wait of the phase is over: the lease was renewed, a room has a place, or journals hold less.
+    /// A wait of the phase is over: journals hold less.
     Opened,
 }
 
@@ -140,11 +140,13 @@ pub(crate) enum Flow {
     reason = "there is one at a time, and it is moved once"
 )]
 pub(crate) enum Command {
-    /// Make a call as soon as its room has a place. The reply goes to this slot.
+    /// Make a call as soon as its room has a place, and on its terms if it changes something. The reply goes to this
+    /// slot.
     Call {
         slot: usize,
         call: Call,
         longest: Duration,
+        terms: Option<Terms>,
     },
     /// Watch this scope, and enqueue the key when an object of it changes. The watch stays open at least until the
     /// pass ends.
@@ -154,10 +156,6 @@ pub(crate) enum Command {
     /// Store the bytes that the journal of the pass holds, and whether the pass waits until other journals hold
     /// less.
     Hold { bytes: u64, waits: bool },
-    /// Send `Opened` when the lease is renewed.
-    AwaitLease,
-    /// Send `Opened` when this room has a place.
-    AwaitRoom(Room),
     /// Take a lock that no pass holds.
     Lock(String),
     /// Enter objects into the cache that this pass read from the API server, to answer a question or for itself. All
@@ -207,17 +205,6 @@ pub(crate) struct Context<'a> {
     pub(crate) read: u64,
 }
 
-/// The state of the one call of a phase that changes something outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
-    /// The call must still be made.
-    Due,
-    /// The call waits for the lease, or for a place in a room.
-    Waiting,
-    /// The call was sent.
-    Sent,
-}
-
 /// The phase that writes a defect of this host as a condition on the primary.
 pub(crate) fn host_defect(what: String, frame: &Frame) -> Phase {
     publishing::Publishing::bug(what, frame)
@@ -234,6 +221,14 @@ pub(crate) fn start(frame: &Frame) -> Phase {
 impl Phase {
     /// Handles an event, and returns what follows.
     pub(crate) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+        let ends = match event {
+            PhaseEvent::NotSent(NotSent::LeaseLost) => Some(Outcome::LeaseLost),
+            PhaseEvent::NotSent(NotSent::Cut) => Some(Outcome::Stopped),
+            _ => None,
+        };
+        if let Some(outcome) = ends {
+            return Flow::Finish(self.interrupt(outcome, false, context.frame, context.work));
+        }
         match self {
             Phase::Resolving(phase) => phase.on_event(event, context),
             Phase::Stepping(phase) => phase.on_event(event, context),
@@ -244,21 +239,11 @@ impl Phase {
         }
     }
 
-    /// Whether a call that changes something outside is in flight. The host keeps the lease until such a call has
-    /// ended or can no longer take effect, because the next holder relies on that.
-    pub(crate) fn has_effect_in_flight(&self) -> bool {
-        match self {
-            Phase::Acting(phase) => phase.has_effect_in_flight(),
-            Phase::Publishing(phase) => phase.has_effect_in_flight(),
-            Phase::Resolving(_) | Phase::Stepping(_) | Phase::Asking(_) | Phase::Deciding(_) => false,
-        }
-    }
-
-    /// Whether a write of the primary is in flight.
+    /// Whether a write of the primary was asked for.
     fn writes_primary(&self) -> bool {
         match self {
             Phase::Acting(phase) => phase.writes_primary(),
-            Phase::Publishing(phase) => phase.has_effect_in_flight(),
+            Phase::Publishing(phase) => phase.writes_primary(),
             Phase::Resolving(_) | Phase::Stepping(_) | Phase::Asking(_) | Phase::Deciding(_) => false,
         }
     }
@@ -267,24 +252,29 @@ impl Phase {
     pub(crate) fn awaited(&self) -> Awaited<'_> {
         match self {
             Phase::Asking(phase) => phase.awaited(),
-            Phase::Acting(phase) if phase.is_waiting() => Awaited::Gate,
-            Phase::Publishing(phase) if phase.is_waiting() => Awaited::Gate,
             _ => Awaited::Call,
         }
     }
 
-    /// Ends a pass early: the lease is lost, or the host must stop.
-    pub(crate) fn interrupt(self, outcome: Outcome, frame: &Frame, work: &mut Work) -> Finished {
+    /// Ends a pass early: the lease is lost, or the host must stop. `was_sent` says whether the change that it asked for, if
+    /// there is one, is in flight.
+    pub(crate) fn interrupt(
+        self,
+        outcome: Outcome,
+        was_sent: bool,
+        frame: &Frame,
+        work: &mut Work,
+    ) -> Finished {
         // Nobody hears how a write in flight ends. The next pass reads the object first, or it may meet a conflict with
         // this write.
-        if self.writes_primary() {
+        if was_sent && self.writes_primary() {
             work.behind = work.current.as_ref().map(Object::version);
         }
         match self {
             Phase::Deciding(phase) => return phase.interrupt(),
             Phase::Stepping(phase) => phase.leave(frame, work),
             Phase::Asking(phase) => phase.leave(frame, work),
-            Phase::Acting(phase) => phase.leave(frame, work),
+            Phase::Acting(phase) => phase.interrupt(was_sent, frame, work),
             Phase::Resolving(_) | Phase::Publishing(_) => {}
         }
         Finished::plain(outcome)
@@ -339,48 +329,23 @@ impl Context<'_> {
 
     /// Makes a call that changes nothing outside, as soon as its room has a place.
     fn call(&mut self, slot: usize, call: Call, longest: Duration) {
-        self.command(Command::Call { slot, call, longest });
+        let terms = None;
+        self.command(Command::Call {
+            slot,
+            call,
+            longest,
+            terms,
+        });
     }
 
-    /// Makes a call that changes something outside, if the call ends while the lease is held and its room has a
-    /// place. Otherwise returns what the call waits for, or how the pass ends.
-    fn change(&mut self, slot: usize, call: Call, longest: Duration) -> Result<Gate, Outcome> {
-        let room = room_of(&call, &self.frame.binding.name);
-        let gate = self.admit(room, longest)?;
-        if gate == Gate::Sent {
-            self.call(slot, call, longest);
-        }
-        Ok(gate)
-    }
-
-    /// Whether a call that changes something outside may be made: it ends while the lease is held, and its room has a
-    /// place. Otherwise returns what the call waits for, or how the pass ends.
-    fn admit(&mut self, room: Option<Room>, longest: Duration) -> Result<Gate, Outcome> {
-        let Shared {
-            now, lease, guards, ..
-        } = self.view;
-        if self.view.cutting {
-            return Err(Outcome::Stopped);
-        }
-        if guards.stand(Guard::Fencing) && !lease.covers(*now, longest) {
-            if !lease.is_held(*now) {
-                return Err(Outcome::LeaseLost);
-            }
-            self.command(Command::AwaitLease);
-            return Ok(Gate::Waiting);
-        }
-        let Frame {
-            id,
-            tenant_queue,
-            binding,
-            ..
-        } = self.frame;
-        if let Some(room) = room
-            && !self.view.rooms.has_place(&room, tenant_queue, binding, *id)
-        {
-            self.command(Command::AwaitRoom(room));
-            return Ok(Gate::Waiting);
-        }
-        Ok(Gate::Sent)
+    /// Makes a call that changes something outside, on these terms. A phase asks for one such call at a time.
+    fn change(&mut self, slot: usize, call: Call, longest: Duration, terms: Terms) {
+        let terms = Some(terms);
+        self.command(Command::Call {
+            slot,
+            call,
+            longest,
+            terms,
+        });
     }
 }

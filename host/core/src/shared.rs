@@ -8,6 +8,7 @@ pub mod lease;
 pub(crate) mod locks;
 pub(crate) mod queue;
 pub(crate) mod rooms;
+pub(crate) mod waiter;
 pub(crate) mod watches;
 
 use std::collections::BTreeMap;

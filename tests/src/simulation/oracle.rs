@@ -587,6 +587,11 @@ impl Oracle {
         Ok(())
     }
 
+    /// A change stood still until it was too late, and was not sent.
+    pub fn holds_back(&mut self) {
+        self.reached.insert("a change was held back");
+    }
+
     /// The answer to what a host just wrote is lost.
     pub fn loses(&mut self, author: &str, log: &[Change]) {
         let written = log.last().filter(|change| change.author == author);

@@ -50,6 +50,8 @@ pub struct Rates {
     pub refused: u64,
     /// A request or an answer takes up to seconds.
     pub slow: u64,
+    /// A change stands still before its first byte, longer than its lease lasts: its process is suspended, or logs in.
+    pub held: u64,
     /// A host crashes after one of the outputs of a step.
     pub crash: u64,
     /// The longest that a watch lags; milliseconds.
@@ -159,6 +161,7 @@ pub fn rates(chance: &mut Chance) -> Rates {
         slow: chance.pick(&[0, 20, 100]),
         crash: chance.pick(&[0, 0, 2, 5, 20]),
         watch_lag: chance.pick(&[0, 20, 500, 5_000]),
+        held: chance.pick(&[0, 0, 5, 20]),
     }
 }
 

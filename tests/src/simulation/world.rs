@@ -455,7 +455,9 @@ impl<'a> World<'a> {
 
     fn output(&mut self, host: usize, identity: &str, output: Output) -> Verdict {
         match output {
-            Output::Call { id, call, .. } => self.call(host, identity, id, call),
+            Output::Call {
+                id, call, begin_by, ..
+            } => self.call(host, identity, (id, begin_by), call),
             Output::Cancel(id) => {
                 self.hosts[host].calls.remove(&id);
                 Ok(())

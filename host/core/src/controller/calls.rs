@@ -1,95 +1,128 @@
 //! Calls are sent, come back, and are cut.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::passes::Running;
-use super::{Controller, Output};
+use super::{Controller, Guard, Output};
 use crate::binding::Binding;
-use crate::call::{Call, CallId, Reply, Scope};
+use crate::call::{CallId, Reply, Scope};
 use crate::contract::{Code, Failure};
 use crate::key::PassId;
-use crate::reconcile::{CLUSTER_LONGEST, Frame, PhaseEvent};
-use crate::shared::calls::{Outstanding, Target};
-use crate::shared::rooms::{Reservation, Room, Waiter, cost_of, room_of};
+use crate::reconcile::{CLUSTER_LONGEST, PhaseEvent};
+use crate::shared::calls::{Outstanding, Uncovered};
+use crate::shared::rooms::{Reservation, Room, cost_of, room_of};
+use crate::shared::waiter::{NotSent, Target, Waiter};
+use crate::time::Boot;
+
+/// What becomes of a call whose turn it is.
+enum Turn {
+    /// It is sent. No request of it that changes something may begin from this moment on.
+    Now(Boot),
+    /// It waits for the renewal of the lease.
+    AfterRenewal,
+    Never(NotSent),
+}
 
 impl Controller {
-    /// Makes a call as soon as its room has a place for this tenant queue. The reply goes to `target`. If none comes
-    /// within `longest` after the call was sent, `target` gets a cut or a failure instead.
-    pub(super) fn call(
-        &mut self,
-        tenant_queue: &Arc<str>,
-        binding: &Binding,
-        target: Target,
-        call: Call,
-        longest: Duration,
-    ) {
-        let Some(room) = room_of(&call, &binding.name) else {
-            return self.send(target, call, longest, None);
-        };
-        if let Target::Pass(pass, _) = target
-            && let Some(reservation) = self.shared.rooms.take_kept(pass, &room)
-        {
-            return self.send(target, call, longest, Some(reservation));
+    /// Makes a call as soon as its room has a place for this tenant queue. The reply goes to its target. If none comes
+    /// within the longest time after the call was sent, the target gets a cut or a failure instead.
+    pub(super) fn call(&mut self, tenant_queue: &Arc<str>, binding: &Binding, waiter: Waiter) {
+        match room_of(&waiter.call, &binding.name) {
+            Some(room) => {
+                self.shared.rooms.enqueue(&room, tenant_queue, binding, waiter);
+                self.admit(&room);
+            }
+            None => self.send(waiter, None, Boot::MAX),
         }
-        let call = Box::new(call);
-        let waiter = Waiter::Call {
-            target,
-            call,
-            longest,
-        };
-        self.shared.rooms.enqueue(&room, tenant_queue, binding, waiter);
-        self.admit(&room);
     }
 
-    /// Makes a write of a pass wait for a place in a room. The pass then checks again whether it may write, because
-    /// the lease may have run down meanwhile.
-    pub(super) fn await_room(&mut self, running: &Running, room: &Room) {
-        let Frame {
-            id,
-            tenant_queue,
-            binding,
-            ..
-        } = &running.frame;
-        self.shared
-            .rooms
-            .enqueue(room, tenant_queue, binding, Waiter::Change(*id));
-        self.admit(room);
-    }
-
-    /// Gives the free places of a room to its waiters, in the order that the room chooses.
+    /// Gives the free places of a room to its waiters, in the order that the room chooses. Changes are looked at here for
+    /// the last time: they may have waited long.
     pub(super) fn admit(&mut self, room: &Room) {
-        while let Some((reservation, waiter)) = self.shared.rooms.next(room) {
-            match waiter {
-                Waiter::Change(pass) => {
-                    self.shared.rooms.keep(pass, reservation);
-                    self.passes.opened.push_back(pass);
+        while let Some((reservation, ticket, waiter)) = self.shared.rooms.next(room) {
+            let turn = self.turn_of(&waiter);
+            if let Turn::Now(begin_by) = turn {
+                self.send(waiter, Some(reservation), begin_by);
+                continue;
+            }
+            let tenant_queue = reservation.tenant_queue().clone();
+            // A place that was not used costs nothing.
+            self.shared.rooms.give_back(reservation, Some(0));
+            match (turn, &waiter.target) {
+                (Turn::Never(why), Target::Pass(pass, _)) => {
+                    self.passes.not_sent.push_back((*pass, why));
                 }
-                // An Event that could land after the end of the lease is dropped: another host may then hold the
-                // lease, and an Event is not worth a wait.
-                Waiter::Call {
-                    target: Target::Nobody,
-                    longest,
-                    ..
-                } if !self.shared.lease.covers(self.shared.now, longest) => {
-                    self.shared.rooms.give_back(reservation, Some(0));
+                (Turn::AfterRenewal, Target::Pass(..)) => {
+                    self.shared.calls.await_renewal(Uncovered {
+                        room: room.clone(),
+                        tenant_queue,
+                        ticket,
+                        waiter,
+                    });
                 }
-                Waiter::Call {
-                    target,
-                    call,
-                    longest,
-                } => self.send(target, *call, longest, Some(reservation)),
+                // An Event is not worth a wait.
+                _ => {}
             }
         }
     }
 
-    pub(super) fn send(
-        &mut self,
-        target: Target,
-        call: Call,
-        longest: Duration,
-        reservation: Option<Reservation>,
-    ) {
+    /// Whether a call may be sent now. A change must end while this host holds the lease, because another host may act
+    /// after it.
+    fn turn_of(&self, waiter: &Waiter) -> Turn {
+        let (shared, now) = (&self.shared, self.shared.now);
+        let Some(terms) = &waiter.terms else {
+            return Turn::Now(Boot::MAX);
+        };
+        if shared.cutting {
+            return Turn::Never(NotSent::Cut);
+        }
+        let covered = match shared.lease.begin_by(now, waiter.longest) {
+            None if !shared.guards.stand(Guard::Fencing) => Boot::MAX,
+            None if shared.lease.is_held(now) => return Turn::AfterRenewal,
+            None => return Turn::Never(NotSent::LeaseLost),
+            Some(covered) => covered,
+        };
+        if terms
+            .first
+            .as_ref()
+            .is_some_and(|primary| !primary.is_so(&shared.cache))
+        {
+            return Turn::Never(NotSent::PrimaryChanged);
+        }
+        if !shared.guards.stand(Guard::ChangesBeginInTime) {
+            return Turn::Now(Boot::MAX);
+        }
+        match covered.min(terms.begin_by) {
+            begin_by if begin_by > now.boot => Turn::Now(begin_by),
+            _ => Turn::Never(NotSent::Late),
+        }
+    }
+
+    /// The lease was renewed: the changes that waited for it come first.
+    pub(super) fn admit_uncovered(&mut self) {
+        let uncovered = self.shared.calls.renewed();
+        let rooms: BTreeSet<Room> = uncovered.iter().map(|change| change.room.clone()).collect();
+        for change in uncovered {
+            let Uncovered {
+                room,
+                tenant_queue,
+                ticket,
+                waiter,
+            } = change;
+            self.shared.rooms.put(&room, &tenant_queue, ticket, waiter);
+        }
+        for room in rooms {
+            self.admit(&room);
+        }
+    }
+
+    pub(super) fn send(&mut self, waiter: Waiter, reservation: Option<Reservation>, begin_by: Boot) {
+        let Waiter {
+            target,
+            call,
+            longest,
+            terms,
+        } = waiter;
         let is_long = reservation.as_ref().is_some_and(Reservation::is_long);
         let tenant_queue = reservation.as_ref().map(|place| place.tenant_queue().clone());
         let pass = match &target {
@@ -100,15 +133,16 @@ impl Controller {
             target,
             deadline: self.shared.now.boot + longest,
             reservation,
+            changes: terms.is_some(),
             awaits: None,
         });
         self.out.push(Output::Call {
             id,
-            call,
+            call: *call,
             is_long,
             tenant_queue,
             pass,
-            begin_by: self.shared.lease.begin_by(self.shared.now, longest),
+            begin_by,
         });
     }
 
@@ -119,6 +153,7 @@ impl Controller {
             target: Target::Pass(pass, slot),
             deadline: self.shared.now.boot + CLUSTER_LONGEST,
             reservation: None,
+            changes: false,
             awaits: Some(scope),
         });
     }
@@ -199,13 +234,12 @@ impl Controller {
     /// Cancels every call that a pass still waits for, and its waits for rooms and memory.
     pub(super) fn cancel_calls(&mut self, pass: PassId) {
         self.shared.journals.wait_no_more(pass);
-        let room = self.shared.rooms.forget(pass);
-        for id in self.shared.calls.of_pass(pass) {
+        self.shared.rooms.forget(pass);
+        self.shared.calls.forget_uncovered(pass);
+        self.passes.not_sent.retain(|(of, ..)| *of != pass);
+        for id in self.shared.calls.of_pass(pass).collect::<Vec<_>>() {
             self.out.push(Output::Cancel(id));
             self.forget_call(id, None);
-        }
-        if let Some(room) = room {
-            self.admit(&room);
         }
     }
 }

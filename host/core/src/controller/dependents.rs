@@ -157,14 +157,15 @@ impl Controller {
         }
     }
 
-    /// Notes in a pass what its write showed, without what the write changed by itself.
+    /// Notes in a pass what its write showed, without what the write changed by itself. A watch may have shown that before:
+    /// then the write changes nothing in the cache any more.
     pub(super) fn note_write(&self, running: &mut Running, changes: &[Change], own: &[Change]) {
-        let seen = |change| Seen::new(change, self.digest_key);
-        for own in own {
-            // A watch may have shown the write before. Then the write changes nothing in the cache any more.
-            let change = changes.iter().find(|change| change.scope == own.scope);
-            let (mut change, mut own) = (change.map(seen), seen(own));
-            let seen = [change.as_mut(), Some(&mut own)];
+        let scopes: BTreeSet<&Scope> = changes.iter().chain(own).map(|change| &change.scope).collect();
+        for scope in scopes {
+            let of = |all: &'_ [Change]| all.iter().position(|change| change.scope == *scope);
+            let [mut change, mut own] =
+                [changes, own].map(|all| of(all).map(|at| Seen::new(&all[at], self.digest_key)));
+            let seen = [change.as_mut(), own.as_mut()];
             note(&running.frame, &mut running.work, seen, None);
         }
     }

@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::reconcile::{CLUSTER_LONGEST, Finished, Frame, MESSAGE, Moved};
 use crate::record::{Outcome, PassRecord};
 use crate::retry::quarantine;
-use crate::shared::calls::Target;
+use crate::shared::waiter::{Target, Terms, Waiter};
 use crate::time::Boot;
 
 /// The wait of a key whose pass ended in a defect of the host.
@@ -179,9 +179,6 @@ impl Controller {
             return;
         };
         for event in events.into_iter().filter(|event| !last.contains(event)) {
-            if !self.shared.lease.covers(self.shared.now, CLUSTER_LONGEST) {
-                continue;
-            }
             if !self.shared.rooms.takes_event(&frame.tenant_queue) {
                 let health = self.health.entry(frame.key.binding.clone()).or_default();
                 health.events_dropped += 1;
@@ -193,13 +190,13 @@ impl Controller {
                 event,
                 now: self.shared.now.unix,
             };
-            self.call(
-                &frame.tenant_queue,
-                &frame.binding,
-                Target::Nobody,
-                Call::Write(write),
-                CLUSTER_LONGEST,
-            );
+            let event = Waiter {
+                target: Target::Nobody,
+                call: Box::new(Call::Write(write)),
+                longest: CLUSTER_LONGEST,
+                terms: Some(Terms::ANY_TIME),
+            };
+            self.call(&frame.tenant_queue, &frame.binding, event);
         }
     }
 }

@@ -248,7 +248,7 @@ impl Controller {
             return match (phase.awaited(), waiting.get(&running.frame.id)) {
                 (Awaited::Watch(scope), _) => self.watch(scope),
                 (_, Some(room)) => WaitsFor::Room((*room).clone()),
-                (Awaited::Gate, None) => WaitsFor::Renewal,
+                _ if self.shared.calls.awaits_renewal(running.frame.id) => WaitsFor::Renewal,
                 _ if self
                     .shared
                     .journals

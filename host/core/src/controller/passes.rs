@@ -15,7 +15,7 @@ use crate::reconcile::{
 };
 use crate::record::Outcome;
 use crate::shared::cache::{Change, Lookup};
-use crate::shared::calls::Target;
+use crate::shared::waiter::{Target, Waiter};
 use crate::time::Now;
 
 /// The largest number of ungranted requests, and of fields that were not kept, in a binding's health. Without a limit
@@ -217,40 +217,26 @@ impl Controller {
         }
     }
 
-    /// Ends the passes whose phase `which` selects, without a conclusion.
-    pub(super) fn interrupt_passes(&mut self, outcome: &Outcome, which: impl Fn(&Phase) -> bool) {
-        let ids = self
-            .passes
-            .in_flight
-            .iter()
-            .filter(|(_, (phase, _))| which(phase));
-        for id in ids.map(|(id, _)| *id).collect::<Vec<_>>() {
+    /// Ends passes without a conclusion: those that `which` selects by whether a change of theirs is in flight.
+    pub(super) fn interrupt_passes(&mut self, outcome: &Outcome, which: impl Fn(bool) -> bool) {
+        let calls = &self.shared.calls;
+        let ids = self.passes.in_flight.keys().copied();
+        let ids = ids.map(|id| (id, calls.change_in_flight(id)));
+        for (id, in_flight) in ids.filter(|(_, in_flight)| which(*in_flight)).collect::<Vec<_>>() {
             if let Some((phase, mut running)) = self.passes.in_flight.remove(&id) {
                 self.cancel_calls(id);
                 let Running { frame, work, .. } = &mut *running;
-                let finished = phase.interrupt(outcome.clone(), frame, work);
+                let finished = phase.interrupt(outcome.clone(), in_flight, frame, work);
                 self.finish(*running, finished);
             }
         }
     }
 
-    /// Tells a pass that a place is kept for its write, or that journals hold less. If the pass does not take the
-    /// place, because the lease or the deadline no longer allows the write, the next waiter gets it. Before its turn a
-    /// pass may have gone on by itself, for example because a call was cut. Then it waits for nothing that could open.
+    /// Tells a pass that journals hold less. Before its turn a pass may have gone on by itself, for example because a call
+    /// was cut. Then it waits for nothing that could open.
     pub(super) fn open(&mut self, pass: PassId) {
-        if !self.shared.journals.take_released(pass) && !self.shared.rooms.is_kept(pass) {
-            return;
-        }
-        self.on_event(pass, PhaseEvent::Opened);
-        if let Some(room) = self.shared.rooms.give_back_kept(pass) {
-            self.admit(&room);
-        }
-    }
-
-    /// Tells the passes that waited for the lease to check again whether they may write.
-    pub(super) fn open_parked(&mut self) {
-        for id in std::mem::take(&mut self.passes.parked) {
-            self.on_event(id, PhaseEvent::Opened);
+        if self.shared.journals.take_released(pass) {
+            self.on_event(pass, PhaseEvent::Opened);
         }
     }
 
@@ -258,10 +244,19 @@ impl Controller {
     fn perform(&mut self, running: &mut Running, command: Command) {
         let (id, binding) = (running.frame.id, &running.frame.key.binding);
         match command {
-            Command::Call { slot, call, longest } => {
-                let (tenant_queue, binding) =
-                    (running.frame.tenant_queue.clone(), running.frame.binding.clone());
-                self.call(&tenant_queue, &binding, Target::Pass(id, slot), call, longest);
+            Command::Call {
+                slot,
+                call,
+                longest,
+                terms,
+            } => {
+                let waiter = Waiter {
+                    target: Target::Pass(id, slot),
+                    call: Box::new(call),
+                    longest,
+                    terms,
+                };
+                self.call(&running.frame.tenant_queue, &running.frame.binding, waiter);
             }
             Command::Watch(scope) => self.depend(&running.frame, scope),
             Command::AwaitList { slot, scope } => self.await_list(id, slot, scope),
@@ -270,8 +265,6 @@ impl Controller {
                     .journals
                     .hold(&running.frame.tenant_queue, id, bytes, waits)
             }
-            Command::AwaitLease => self.passes.parked.push(id),
-            Command::AwaitRoom(room) => self.await_room(running, &room),
             Command::Lock(name) => {
                 self.shared.locks.take(binding, &running.frame.tenant, &name, id);
             }

@@ -15,7 +15,7 @@ use crate::key::Key;
 use crate::object::{Object, ResourceVersion};
 use crate::reconcile::{CLUSTER_LONGEST, Work};
 use crate::retry::after_failures;
-use crate::shared::calls::{Refresh, Target};
+use crate::shared::waiter::{Refresh, Target, Waiter};
 
 /// Whether the cached primary of a key is stale, and the state of the read that mends it.
 #[derive(Debug, Default)]
@@ -62,14 +62,19 @@ impl Controller {
             projection: Vec::new(),
             latest: true,
         };
-        let call = Call::Read(Question::Object(query));
         let target = Target::Refresh(Box::new(Refresh {
             key: key.clone(),
             object,
             uid: known.uid().to_owned(),
             stale,
         }));
-        self.call(&tenant_queue, binding, target, call, CLUSTER_LONGEST);
+        let read = Waiter {
+            target,
+            call: Box::new(Call::Read(Question::Object(query))),
+            longest: CLUSTER_LONGEST,
+            terms: None,
+        };
+        self.call(&tenant_queue, binding, read);
         true
     }
 

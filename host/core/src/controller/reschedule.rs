@@ -9,7 +9,7 @@ use crate::contract::{RetryRequest, Role};
 use crate::key::Key;
 use crate::reconcile::{STEP_LONGEST, answer_of, delay_of};
 use crate::retry::{Delay, default_wait};
-use crate::shared::calls::{Question, Target};
+use crate::shared::waiter::{Question, Target, Waiter};
 use crate::time::Boot;
 
 impl Controller {
@@ -57,13 +57,13 @@ impl Controller {
             policy: policy.id.clone(),
             request,
         };
-        self.call(
-            &tenant_queue,
-            binding,
-            Target::Reschedule(Box::new(asked)),
-            call,
-            STEP_LONGEST,
-        );
+        let decide = Waiter {
+            target: Target::Reschedule(Box::new(asked)),
+            call: Box::new(call),
+            longest: STEP_LONGEST,
+            terms: None,
+        };
+        self.call(&tenant_queue, binding, decide);
     }
 
     /// Handles the answer of a retry policy about a waiting key. The answer is dropped if the key has begun another

@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::computation::{ComputedResult, not_computed};
 use super::frame::primary_scope;
 use super::own::Before;
 use super::pending::Pending;
@@ -18,7 +17,7 @@ use super::publishing::Ended;
 use super::role::RoleRun;
 use super::stepping::Stepping;
 use super::work::{Entry, EntryHistory, Fate, Work, is_outdated};
-use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
+use super::{CLUSTER_LONGEST, Command, Context, Flow, Frame, Phase, PhaseEvent, Report};
 use crate::binding::MintGrant;
 use crate::call::{Call, CloudRequest, Commit, Found, Mint, PendingEntry, Prepared, Reply, Site, Write};
 use crate::catalogue::BEGINS_WITHIN;
@@ -27,8 +26,8 @@ use crate::grants;
 use crate::object::Object;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::render::too_large;
-use crate::shared::cache::Change;
 use crate::shared::guards::Guard;
+use crate::shared::waiter::{Standing, Terms};
 use crate::time::Boot;
 
 /// The acts of a step.
@@ -48,10 +47,8 @@ struct ActSlot {
     prepared: Option<Prepared>,
     /// For a create: the key of its entry in `status.pending`.
     entry: Option<String>,
-    /// For an act on another object: the object as it was when the act was sent.
+    /// For an act on another object: the object as it was when the act was asked for.
     before: Before,
-    /// For an act on another object: the object as the act left it, while a thread finds out what the act changed.
-    left: Option<Object>,
     answer: Option<Answer>,
 }
 
@@ -64,19 +61,28 @@ enum ActStep {
     /// entry is written for it.
     Preparing,
     /// The finalizer is written, if the lifecycle policy names one and the primary lacks it.
-    AddFinalizer(Gate),
-    /// One write enters all creates of the step into `status.pending`.
-    WriteAhead(Gate),
-    /// The acts are performed, one after another.
-    Performing(usize, Gate),
-    /// A thread finds out what an act on a large object changed by itself.
-    Comparing(usize),
+    AddFinalizer,
+    /// The creates of the step are to be entered.
+    Entering,
+    /// One write enters them into `status.pending`.
+    WriteAhead,
+    /// The next act that has no answer is due.
+    Due,
+    /// The call of this act was asked for. `is_first` if the pass had changed nothing before.
+    Performing { index: usize, is_first: bool },
 }
 
 impl ActSlot {
     /// Whether this is a create that has not been prepared yet.
     fn lacks_preparation(&self) -> bool {
         self.answer.is_none() && self.prepared.is_none() && checks::create(&self.act).is_some()
+    }
+
+    /// Stores in the history of its entry, if it has one, whether the create was sent.
+    fn was_sent(&self, sent: bool, work: &mut Work) {
+        if let Some(history) = self.entry.as_ref().and_then(|key| work.histories.get_mut(key)) {
+            history.sent = sent;
+        }
     }
 }
 
@@ -87,7 +93,6 @@ impl Acting {
             prepared: None,
             entry: None,
             before: Before::default(),
-            left: None,
             answer: None,
         };
         Acting {
@@ -110,60 +115,35 @@ impl Acting {
                 let cut = Failure::new(Code::DeadlineExceeded, "no answer in time");
                 self.on_prepared(index, Err(cut), context)
             }
-            (ActStep::AddFinalizer(Gate::Due), PhaseEvent::Entered)
-            | (ActStep::AddFinalizer(Gate::Waiting), PhaseEvent::Opened) => self.add_finalizer(context),
-            (ActStep::WriteAhead(Gate::Due), PhaseEvent::Entered) => self.enter_creates(context),
-            (ActStep::WriteAhead(Gate::Waiting), PhaseEvent::Opened) => self.write_ahead(context),
-            (ActStep::Performing(_, Gate::Due), PhaseEvent::Entered)
-            // The primary may have changed during the wait, so `perform` checks it again.
-            | (ActStep::Performing(_, Gate::Waiting), PhaseEvent::Opened) => self.perform(context),
-            (ActStep::AddFinalizer(Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
+            (ActStep::Entering, PhaseEvent::Entered) => self.enter_creates(context),
+            (ActStep::Due, PhaseEvent::Entered) => self.perform(context),
+            (ActStep::Performing { .. }, PhaseEvent::NotSent(..)) => self.give_up(context),
+            (ActStep::AddFinalizer, PhaseEvent::Reply(_, Reply::Objects(found))) => {
                 self.on_finalizer_added(found, context)
             }
-            (ActStep::AddFinalizer(Gate::Sent), PhaseEvent::Cut(_)) => {
-                self.on_finalizer_added(Err(cut()), context)
-            }
-            (ActStep::WriteAhead(Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
+            (ActStep::AddFinalizer, PhaseEvent::Cut(_)) => self.on_finalizer_added(Err(cut()), context),
+            (ActStep::WriteAhead, PhaseEvent::Reply(_, Reply::Objects(found))) => {
                 self.on_written_ahead(found, context)
             }
-            (ActStep::WriteAhead(Gate::Sent), PhaseEvent::Cut(_)) => self.on_written_ahead(Err(cut()), context),
-            (ActStep::Performing(index, Gate::Sent), PhaseEvent::Reply(_, Reply::Answer(answer))) => {
+            (ActStep::WriteAhead, PhaseEvent::Cut(_)) => self.on_written_ahead(Err(cut()), context),
+            (ActStep::Performing { index, .. }, PhaseEvent::Reply(_, Reply::Answer(answer))) => {
                 self.on_performed(index, answer, context)
             }
-            (ActStep::Performing(index, Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
+            (ActStep::Performing { index, .. }, PhaseEvent::Reply(_, Reply::Objects(found))) => {
                 self.on_other_written(index, found, context)
             }
-            (ActStep::Comparing(index), PhaseEvent::Reply(_, Reply::Computed(computed))) => {
-                self.on_compared(index, computed.result, context)
-            }
-            (ActStep::Comparing(index), PhaseEvent::Cut(_)) => {
-                self.on_compared(index, ComputedResult::Failed(not_computed()), context)
-            }
-            (ActStep::Performing(index, Gate::Sent), PhaseEvent::Cut(_)) => {
+            (ActStep::Performing { index, .. }, PhaseEvent::Cut(_)) => {
+                if !context.is_guarded(Guard::SentUnlessSaid) {
+                    self.take_back(context.work);
+                }
                 self.on_performed(index, Err(cut()), context)
             }
             (_, event) => Flow::unexpected(&Phase::Acting(self), &event),
         }
     }
 
-    pub(super) fn has_effect_in_flight(&self) -> bool {
-        self.writes_primary() || matches!(self.now, ActStep::Performing(_, Gate::Sent))
-    }
-
     pub(super) fn writes_primary(&self) -> bool {
-        matches!(
-            self.now,
-            ActStep::AddFinalizer(Gate::Sent) | ActStep::WriteAhead(Gate::Sent)
-        )
-    }
-
-    pub(super) fn is_waiting(&self) -> bool {
-        matches!(
-            self.now,
-            ActStep::AddFinalizer(Gate::Waiting)
-                | ActStep::WriteAhead(Gate::Waiting)
-                | ActStep::Performing(_, Gate::Waiting)
-        )
+        matches!(self.now, ActStep::AddFinalizer | ActStep::WriteAhead)
     }
 
     fn wait(mut self, now: ActStep) -> Flow {
@@ -178,7 +158,7 @@ impl Acting {
 
     /// Refuses the acts that must not be performed, and answers the acts whose answer is known.
     fn check(mut self, context: &mut Context<'_>) -> Flow {
-        if !may_begin(context) {
+        if standing(context).is_some_and(|primary| !primary.is_so(&context.view.cache)) {
             return self.discard(Discard::Changed, context);
         }
         for index in 0..self.acts.len() {
@@ -255,7 +235,7 @@ impl Acting {
         let lacks_it = |object: &Object, finalizer: &str| may_act && !object.has_finalizer(finalizer);
         let (current, finalizer) = match (context.work.current.clone(), context.frame.finalizer()) {
             (Some(current), Some(finalizer)) if lacks_it(&current, finalizer) => (current, finalizer),
-            _ => return self.enter(ActStep::WriteAhead(Gate::Due)),
+            _ => return self.enter(ActStep::Entering),
         };
         if context.is_behind() {
             return self.without_finalizer(Code::Aborted, BEHIND, context);
@@ -263,10 +243,8 @@ impl Acting {
         let mut all = current.finalizers();
         all.push(finalizer.to_owned());
         let patch = json!({"metadata": {"finalizers": all}});
-        match write_primary(&current, None, patch, context) {
-            Ok(gate) => self.wait(ActStep::AddFinalizer(gate)),
-            Err(outcome) => self.stop(outcome, context),
-        }
+        write_primary(&current, None, patch, context);
+        self.wait(ActStep::AddFinalizer)
     }
 
     fn on_finalizer_added(self, found: Found, context: &mut Context<'_>) -> Flow {
@@ -284,7 +262,7 @@ impl Acting {
             let why = format!("the API server did not keep {path}");
             return self.without_finalizer(Code::FailedPrecondition, &why, context);
         }
-        self.enter(ActStep::WriteAhead(Gate::Due))
+        self.enter(ActStep::Entering)
     }
 
     /// Answers all acts as not performed, because the object does not hold the finalizer: without it, the object
@@ -293,14 +271,14 @@ impl Acting {
         for index in 0..self.acts.len() {
             self.not_begun(index, code, why, context);
         }
-        self.enter(ActStep::WriteAhead(Gate::Due))
+        self.enter(ActStep::Entering)
     }
 
     /// Makes an entry for every create of the step.
     fn enter_creates(mut self, context: &mut Context<'_>) -> Flow {
         let Some(current) = context.work.current.clone() else {
             // An absent object holds no entries, and the checks have refused its creates.
-            return self.enter(ActStep::Performing(0, Gate::Due));
+            return self.enter(ActStep::Due);
         };
         self.entered_at = context.view.now.boot;
         for (index, slot) in self.acts.iter_mut().enumerate() {
@@ -332,7 +310,7 @@ impl Acting {
         let creates = self.acts.iter().any(|slot| slot.entry.is_some());
         match creates && context.is_guarded(Guard::WriteAhead) {
             true => self.write_ahead(context),
-            false => self.enter(ActStep::Performing(0, Gate::Due)),
+            false => self.enter(ActStep::Due),
         }
     }
 
@@ -349,10 +327,8 @@ impl Acting {
         };
         let pending = Pending::of(&current).left(keep, &new);
         let patch = json!({"status": {"pending": pending}});
-        match write_primary(&current, Some("status"), patch, context) {
-            Ok(gate) => self.wait(ActStep::WriteAhead(gate)),
-            Err(outcome) => self.stop(outcome, context),
-        }
+        write_primary(&current, Some("status"), patch, context);
+        self.wait(ActStep::WriteAhead)
     }
 
     /// The entries of this step.
@@ -391,7 +367,7 @@ impl Acting {
                 self.not_begun(index, Code::FailedPrecondition, &why, context);
             }
         }
-        self.enter(ActStep::Performing(0, Gate::Due))
+        self.enter(ActStep::Due)
     }
 
     fn creates(&self) -> impl Iterator<Item = usize> {
@@ -413,7 +389,7 @@ impl Acting {
         for index in affected {
             self.not_begun(*index, Code::Aborted, &failure.message, context);
         }
-        self.enter(ActStep::Performing(0, Gate::Due))
+        self.enter(ActStep::Due)
     }
 
     /// Performs the next act that has no answer. Calls the policy again when all have one.
@@ -421,40 +397,38 @@ impl Acting {
         let Some(index) = self.unanswered() else {
             return self.finish(context);
         };
-        if self.is_too_late(context) {
-            return self.give_up(context);
-        }
-        let slot = &self.acts[index];
-        let key = slot.entry.clone();
-        let (call, longest) = call_of(slot.act.clone(), key.clone(), slot.prepared.clone(), context);
-        let gate = match context.change(index, call, longest) {
-            Ok(gate) => gate,
-            Err(outcome) => return self.stop(outcome, context),
+        let slot = &mut self.acts[index];
+        let (call, longest) = call_of(
+            slot.act.clone(),
+            slot.entry.clone(),
+            slot.prepared.clone(),
+            context,
+        );
+        // A host that resolves an old entry may get *absent* from the cloud, so its create must not be sent any more.
+        let begin_by = match slot.entry {
+            Some(_) => self.entered_at + BEGINS_WITHIN,
+            None => Boot::MAX,
         };
-        if gate == Gate::Sent {
-            self.acts[index].before = context.before(&self.acts[index].act);
-            context.work.acted = true;
-            context.report(Report::Acted);
-            if let Some(history) = key.and_then(|key| context.work.histories.get_mut(&key)) {
-                history.sent = true;
-            }
+        let first = standing(context);
+        context.change(index, call, longest, Terms { begin_by, first });
+        slot.before = context.before(&slot.act);
+        let is_first = !std::mem::replace(&mut context.work.acted, true);
+        slot.was_sent(true, context.work);
+        self.wait(ActStep::Performing { index, is_first })
+    }
+
+    /// The act that was asked for last was not sent.
+    fn take_back(&self, work: &mut Work) {
+        if let ActStep::Performing { index, is_first } = self.now {
+            work.acted &= !is_first;
+            self.acts[index].was_sent(false, work);
         }
-        self.now = ActStep::Performing(index, gate);
-        Flow::Wait(Phase::Acting(self))
     }
 
-    /// Whether the remaining acts may no longer begin: the primary changed before the first act, or the entries of
-    /// creates are too old. A host that resolves an old entry may get *absent* from the cloud, so its create must
-    /// not be sent any more.
-    fn is_too_late(&self, context: &Context<'_>) -> bool {
-        let is_old = context.view.now.boot > self.entered_at + BEGINS_WITHIN;
-        let left = |slot: &ActSlot| slot.answer.is_none() && slot.entry.is_some();
-        !may_begin(context) || (is_old && self.acts.iter().any(left))
-    }
-
-    /// Answers the acts that may no longer begin. Their creates were certainly not sent: the policy is told so, and
-    /// its conclusion removes the entries.
+    /// Answers the acts that may no longer begin: the primary changed before the first act, or the entries of creates are
+    /// too old. Their creates were certainly not sent: the policy is told so, and its conclusion removes the entries.
     fn give_up(mut self, context: &mut Context<'_>) -> Flow {
+        self.take_back(context.work);
         if self.creates().next().is_none() {
             return self.discard(Discard::Changed, context);
         }
@@ -465,7 +439,7 @@ impl Acting {
                 self.not_begun(index, Code::Aborted, why, context);
             }
         }
-        self.enter(ActStep::Performing(0, Gate::Due))
+        self.enter(ActStep::Due)
     }
 
     /// Answers an act that was not begun.
@@ -485,59 +459,38 @@ impl Acting {
         Flow::End(Ended::plain(Outcome::Discarded(why)))
     }
 
-    /// Ends the pass, because nothing more may be changed.
-    fn stop(self, outcome: Outcome, context: &mut Context<'_>) -> Flow {
-        self.leave(context.frame, context.work);
-        Flow::Finish(Finished::plain(outcome))
-    }
-
-    /// Records the acts so far when the pass ends early, including an act that may have been performed.
-    pub(super) fn leave(mut self, frame: &Frame, work: &mut Work) {
+    /// Records the acts so far when the pass ends early, including one that may have been performed: its change was asked
+    /// for, and is in flight if `was_sent`.
+    pub(super) fn interrupt(mut self, was_sent: bool, frame: &Frame, work: &mut Work) {
         match self.now {
-            ActStep::Performing(index, Gate::Sent) => {
+            ActStep::Performing { index, .. } if was_sent => {
                 self.acts[index].answer.get_or_insert_with(|| Err(cut()));
             }
-            ActStep::Comparing(index) => {
-                let answer = answer_of(&self.acts[index]);
-                self.acts[index].answer = Some(Ok(answer));
-            }
+            ActStep::Performing { .. } => self.take_back(work),
             _ => {}
         }
+        self.leave(frame, work);
+    }
+
+    fn leave(self, frame: &Frame, work: &mut Work) {
         self.journaled(frame).leave(frame, work);
     }
 
-    /// Handles the answer of an act on another object: first finds out what the act changed by itself.
-    fn on_other_written(mut self, index: usize, found: Found, context: &mut Context<'_>) -> Flow {
-        let left = match found {
-            Ok(left) => left.into_iter().next(),
-            Err(failure) => return self.on_performed(index, Err(failure), context),
-        };
-        let slot = &mut self.acts[index];
-        let own = context.own_changes(&slot.act, &slot.before, left.as_ref());
-        slot.left = left;
-        match context.compute(index, own) {
-            Some(result) => self.on_compared(index, result, context),
-            None => self.wait(ActStep::Comparing(index)),
-        }
-    }
-
-    /// Enters what an act left, and what of it is its own.
-    fn on_compared(self, index: usize, result: ComputedResult, context: &mut Context<'_>) -> Flow {
-        let own = match result {
-            ComputedResult::Own(own) => own,
-            // All that the act changed counts as news then.
-            ComputedResult::Failed(_) => Vec::new(),
-            other => return Flow::Bug(format!("Acting got {other:?}")),
-        };
-        let slot = &self.acts[index];
-        other_written(slot, own, context);
-        let answer = answer_of(slot);
-        self.on_performed(index, Ok(answer), context)
+    /// Handles the answer of an act on another object.
+    fn on_other_written(self, index: usize, found: Found, context: &mut Context<'_>) -> Flow {
+        let answer = found.map(|left| {
+            let (slot, left) = (&self.acts[index], left.into_iter().next());
+            let answer = answer_of(&slot.act, left.as_ref());
+            other_written(slot, left, context);
+            answer
+        });
+        self.on_performed(index, answer, context)
     }
 
     /// Stores the answer of an act. The outcome of a create is known if the answer is a success, or a failure
     /// without effect.
     fn on_performed(mut self, index: usize, answer: Answer, context: &mut Context<'_>) -> Flow {
+        context.report(Report::Acted);
         let slot = &mut self.acts[index];
         let is_definite = answer
             .as_ref()
@@ -549,7 +502,7 @@ impl Acting {
             context.work.resolve_entered(key, Fate::Answered);
         }
         slot.answer = Some(answer);
-        self.enter(ActStep::Performing(index, Gate::Due))
+        self.enter(ActStep::Due)
     }
 
     fn finish(self, context: &Context<'_>) -> Flow {
@@ -582,25 +535,17 @@ fn not_performed(code: Code, why: &str) -> Failure {
     Failure::new(code, format!("not performed: {why}"))
 }
 
-/// Whether the first act may begin: uid, spec and deletion of the primary in the cache are still those that this pass
-/// read.
-fn may_begin(context: &Context<'_>) -> bool {
+/// For the first act: the primary as this pass read it. It must still be so when the act begins.
+fn standing(context: &Context<'_>) -> Option<Standing> {
     if context.work.acted || !context.is_guarded(Guard::LookBeforeTheFirstAct) {
-        return true;
+        return None;
     }
-    let (cache, place) = (&context.view.cache, context.frame.place());
-    let scope = primary_scope(&context.frame.binding, &place);
-    // The object counts as gone only if its own watch shows that. Any watch may be the first to show that it
-    // changed.
-    let now = cache.last_known(&scope, &place);
-    let now = now.and_then(|_| cache.newest(&scope.kind, &place));
-    match (&context.frame.snapshot, now) {
-        (Some(then), Some(now)) => {
-            then.uid() == now.uid() && then.has_spec_of(now) && then.is_deleting() == now.is_deleting()
-        }
-        (None, None) => true,
-        _ => false,
-    }
+    let place = context.frame.place();
+    Some(Standing {
+        scope: primary_scope(&context.frame.binding, &place),
+        place,
+        snapshot: context.frame.snapshot.clone(),
+    })
 }
 
 /// The cloud request of an act.
@@ -663,12 +608,10 @@ fn call_of(
 }
 
 /// Enters the result of an act into the cache, which enqueues other keys but not this one.
-fn other_written(slot: &ActSlot, own: Vec<Change>, context: &mut Context<'_>) {
-    match (&slot.act, &slot.left) {
-        (_, Some(object)) => context.command(Command::Wrote {
-            object: object.clone(),
-            own,
-        }),
+fn other_written(slot: &ActSlot, left: Option<Object>, context: &mut Context<'_>) {
+    let own = context.own_changes(&slot.act, &slot.before, left.as_ref());
+    match (&slot.act, left) {
+        (_, Some(object)) => context.command(Command::Wrote { object, own }),
         (Act::Delete(act), None) => {
             let (object, uid) = (act.object.clone(), act.precondition.uid.clone());
             context.command(Command::Gone { object, uid, own });
@@ -678,33 +621,28 @@ fn other_written(slot: &ActSlot, own: Vec<Change>, context: &mut Context<'_>) {
 }
 
 /// The answer of an act on another object. The policy gets uid, version and generation, but never content.
-fn answer_of(slot: &ActSlot) -> Value {
+fn answer_of(act: &Act, left: Option<&Object>) -> Value {
     // The answer for a removed object names the uid that the act named.
-    let named = match &slot.act {
+    let named = match act {
         Act::Delete(ObjectDelete { precondition, .. }) | Act::Evict(Eviction { precondition, .. }) => {
             json!(precondition.uid)
         }
         _ => Value::Null,
     };
-    let at = |path: &str| slot.left.as_ref().and_then(|object| object.at(path));
+    let at = |path: &str| left.and_then(|object| object.at(path));
     let uid = at("metadata.uid").unwrap_or(named);
     json!({"uid": uid, "resourceVersion": at("metadata.resourceVersion"), "generation": at("metadata.generation")})
 }
 
 /// Writes the primary before an act, with the version that this pass knows as precondition.
-fn write_primary(
-    current: &Object,
-    subresource: Option<&str>,
-    patch: Value,
-    context: &mut Context<'_>,
-) -> Result<Gate, Outcome> {
+fn write_primary(current: &Object, subresource: Option<&str>, patch: Value, context: &mut Context<'_>) {
     let write = Write::Patch {
         object: current.reference(),
         subresource: subresource.map(str::to_owned),
         precondition: Some(context.precondition(current)),
         patch,
     };
-    context.change(0, Call::Write(write), CLUSTER_LONGEST)
+    context.change(0, Call::Write(write), CLUSTER_LONGEST, Terms::ANY_TIME);
 }
 
 /// The answer for a change that was cut: its effect is unknown.

@@ -170,6 +170,7 @@ impl Asking {
                 Some(AskState::Listing(_) | AskState::Reading | AskState::Rendering)
             ),
             PhaseEvent::Opened => !self.tally.queued.is_empty(),
+            PhaseEvent::NotSent(..) => false,
         }
     }
 

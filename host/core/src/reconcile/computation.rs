@@ -1,15 +1,12 @@
-//! What a pass makes of objects that may be large: edits that are checked, the writes of a publication, the changes of an
-//! act. Computations are pure, so a thread of the host can do them while other passes go on.
+//! What a pass makes of objects that may be large: edits that are checked, the writes of a publication. Computations are pure, so a thread of the host can do them while other passes go on.
 
 use super::Context;
 use super::checking::Check;
 use super::looking::THREAD_LONGEST;
-use super::own::Own;
 use super::publishing::{Draft, Drafted};
 use crate::call::Call;
 use crate::contract::{Code, Failure};
 use crate::merge::Edits;
-use crate::shared::cache::Change;
 
 /// The cost of a byte that is read, in fuel: it becomes a tree that is copied, compared and dropped.
 const PER_BYTE: u64 = 32;
@@ -26,7 +23,6 @@ pub struct Computation(What);
 enum What {
     Check(Check),
     Draft(Draft),
-    Own(Own),
 }
 
 /// The result of a [`Computation`].
@@ -43,8 +39,6 @@ pub(super) enum ComputedResult {
     Checked(Result<Option<Edits>, String>),
     /// The writes of a publication.
     Drafted(Drafted),
-    /// What an act changed by itself.
-    Own(Vec<Change>),
     /// The host failed.
     Failed(Failure),
 }
@@ -61,19 +55,12 @@ impl From<Draft> for Computation {
     }
 }
 
-impl From<Own> for Computation {
-    fn from(own: Own) -> Self {
-        Computation(What::Own(own))
-    }
-}
-
 impl Computation {
     /// The bytes of text that are read.
     pub(crate) fn bytes(&self) -> u64 {
         match &self.0 {
             What::Check(check) => check.bytes(),
             What::Draft(draft) => draft.bytes(),
-            What::Own(own) => own.bytes(),
         }
     }
 
@@ -98,7 +85,6 @@ impl Computation {
         match &self.0 {
             What::Check(check) => ComputedResult::Checked(check.run()),
             What::Draft(draft) => ComputedResult::Drafted(draft.run()),
-            What::Own(own) => ComputedResult::Own(own.run()),
         }
     }
 }

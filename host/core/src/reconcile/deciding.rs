@@ -578,13 +578,13 @@ mod tests {
         let Flow::Wait(phase) = deciding(&mut fixture) else {
             panic!("it waits")
         };
-        let finished = phase.interrupt(Outcome::LeaseLost, &fixture.frame, &mut fixture.work);
+        let finished = phase.interrupt(Outcome::LeaseLost, false, &fixture.frame, &mut fixture.work);
         assert_eq!(finished.ended.outcome, Outcome::Published);
         assert!(finished.waited.is_some());
         let other = crate::reconcile::start(&fixture.frame);
         assert_eq!(
             other
-                .interrupt(Outcome::LeaseLost, &fixture.frame, &mut fixture.work)
+                .interrupt(Outcome::LeaseLost, false, &fixture.frame, &mut fixture.work)
                 .ended
                 .outcome,
             Outcome::LeaseLost

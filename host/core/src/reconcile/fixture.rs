@@ -23,7 +23,8 @@ use crate::object::Object;
 use crate::record::Outcome;
 use crate::shared::Shared;
 use crate::shared::lease::Lease;
-use crate::shared::rooms::{Reservation, Room, RoomSizes, Rooms, Waiter};
+use crate::shared::rooms::{RoomSizes, Rooms};
+use crate::shared::waiter::Terms;
 use crate::time::{Boot, Now, Unix};
 
 /// The finalizer of the lifecycle policy.
@@ -99,21 +100,6 @@ impl Fixture {
             },
             shared,
         }
-    }
-
-    /// Fills a room with calls of other passes.
-    pub(super) fn fill(&mut self, room: &Room) -> Vec<Reservation> {
-        let Frame {
-            tenant_queue,
-            binding,
-            ..
-        } = &self.frame;
-        let others = (100..200).map(PassId).map(Waiter::Change);
-        others.for_each(|waiter| self.shared.rooms.enqueue(room, tenant_queue, binding, waiter));
-        let reserved = std::iter::from_fn(|| self.rooms.next(room)).map(|(reservation, _)| reservation);
-        let reserved = reserved.collect();
-        (100..200).for_each(|pass| drop(self.rooms.forget(PassId(pass))));
-        reserved
     }
 
     /// A pass of a Machine that holds its finalizer, with a lifecycle policy.
@@ -547,6 +533,15 @@ pub(crate) fn ready() -> Prepared {
 /// The cloud operations among these commands.
 pub(super) fn operations(commands: &[Command]) -> Vec<&str> {
     calls(commands).filter_map(operation).collect()
+}
+
+/// The terms of the changes among these commands.
+pub(super) fn terms(commands: &[Command]) -> Vec<&Terms> {
+    let of = |command| match command {
+        &Command::Call { ref terms, .. } => terms.as_ref(),
+        _ => None,
+    };
+    commands.iter().filter_map(of).collect()
 }
 
 fn calls(commands: &[Command]) -> impl Iterator<Item = &Call> {

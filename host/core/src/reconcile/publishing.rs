@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::computation::{ComputedResult, not_computed};
 use super::pending::Pending;
 use super::work::{Concluded, Work, is_outdated};
-use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Gate, Phase, PhaseEvent, Report};
+use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Phase, PhaseEvent, Report};
 use crate::call::{Call, Found, Reply, Write};
 use crate::contract::{Code, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
 use crate::grants::HOST_CONDITION;
@@ -20,7 +20,7 @@ use crate::merge::{Edits, Part};
 use crate::object::Object;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::shared::guards::Guard;
-use crate::shared::rooms::Room;
+use crate::shared::waiter::Terms;
 use crate::tree::Tree;
 
 use conditions::HostCondition;
@@ -62,7 +62,10 @@ struct Publication {
 enum PublishStep {
     /// The writes are drafted, from this part on.
     Drafting(Stage),
-    Writing(Part, Gate),
+    /// This part is to be written.
+    Due(Part),
+    /// The write of this part was asked for.
+    Writing(Part),
     /// The pass reads the primary again, after a conflict or a write with an unknown effect.
     Rereading(Part),
 }
@@ -170,7 +173,7 @@ impl Publishing {
     }
 
     fn begin(what: Publication) -> Phase {
-        let now = PublishStep::Writing(Part::Main, Gate::Due);
+        let now = PublishStep::Due(Part::Main);
         Phase::Publishing(Publishing {
             what,
             now,
@@ -182,15 +185,14 @@ impl Publishing {
     pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
         match (self.now, event) {
             // An earlier write of this pass met a conflict. A write with the known version would meet it again.
-            (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered) if context.is_behind() => {
+            (PublishStep::Due(part), PhaseEvent::Entered) if context.is_behind() => {
                 self.read_again(part, context)
             }
-            (PublishStep::Writing(part, Gate::Due), PhaseEvent::Entered)
-            | (PublishStep::Writing(part, Gate::Waiting), PhaseEvent::Opened) => self.write(part, context),
-            (PublishStep::Writing(part, Gate::Sent), PhaseEvent::Reply(_, Reply::Objects(found))) => {
+            (PublishStep::Due(part), PhaseEvent::Entered) => self.write(part, context),
+            (PublishStep::Writing(part), PhaseEvent::Reply(_, Reply::Objects(found))) => {
                 self.on_written(part, found, context)
             }
-            (PublishStep::Writing(part, Gate::Sent), PhaseEvent::Cut(_)) => {
+            (PublishStep::Writing(part), PhaseEvent::Cut(_)) => {
                 self.on_written(part, Err(no_answer().effect_unknown()), context)
             }
             (PublishStep::Rereading(part), PhaseEvent::Reply(_, Reply::Objects(found))) => {
@@ -205,12 +207,8 @@ impl Publishing {
         }
     }
 
-    pub(super) fn has_effect_in_flight(&self) -> bool {
-        matches!(self.now, PublishStep::Writing(_, Gate::Sent))
-    }
-
-    pub(super) fn is_waiting(&self) -> bool {
-        matches!(self.now, PublishStep::Writing(_, Gate::Waiting))
+    pub(super) fn writes_primary(&self) -> bool {
+        matches!(self.now, PublishStep::Writing(_))
     }
 
     /// Ends the pass with another outcome.
@@ -219,7 +217,7 @@ impl Publishing {
     }
 
     fn enter(mut self, part: Part) -> Flow {
-        self.now = PublishStep::Writing(part, Gate::Due);
+        self.now = PublishStep::Due(part);
         Flow::Enter(Phase::Publishing(self))
     }
 
@@ -234,26 +232,17 @@ impl Publishing {
         let Some(draft) = &mut self.draft else {
             return self.draft(Stage::Begun(part), context);
         };
-        let Some(part) = draft.next(part) else {
+        let Some((part, patch)) = draft.take_next(part) else {
             return Flow::End(self.what.ended);
         };
-        let (object, precondition) = (current.reference(), context.precondition(current));
-        let gate = match context.admit(Some(Room::Writes), CLUSTER_LONGEST) {
-            Ok(gate) => gate,
-            Err(outcome) => return Flow::Finish(Finished::plain(outcome)),
+        let write = Write::Patch {
+            object: current.reference(),
+            subresource: (part == Part::Status).then(|| "status".to_owned()),
+            precondition: Some(context.precondition(current)),
+            patch,
         };
-        if gate == Gate::Sent
-            && let Some(patch) = draft.take(part)
-        {
-            let write = Write::Patch {
-                object,
-                subresource: (part == Part::Status).then(|| "status".to_owned()),
-                precondition: Some(precondition),
-                patch,
-            };
-            context.call(0, Call::Write(write), CLUSTER_LONGEST);
-        }
-        self.now = PublishStep::Writing(part, gate);
+        context.change(0, Call::Write(write), CLUSTER_LONGEST, Terms::ANY_TIME);
+        self.now = PublishStep::Writing(part);
         Flow::Wait(Phase::Publishing(self))
     }
 

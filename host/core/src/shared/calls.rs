@@ -1,15 +1,14 @@
 //! Calls in flight: which pass or key waits for each reply, and until when.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use crate::binding::PolicyId;
 use crate::call::{CallId, Scope};
-use crate::contract::{ObjectRef, RetryRequest};
-use crate::key::{Key, PassId};
-use crate::object::ResourceVersion;
+use crate::key::PassId;
 use crate::time::Boot;
 
-use super::rooms::Reservation;
+use super::rooms::{Reservation, Room, Ticket};
+use super::waiter::{Target, Waiter};
 
 /// The calls in flight. Each is found by what ends it: its reply, its deadline, its pass, or the list of a watch. So the
 /// end of a call costs as much as that call, however many others there are.
@@ -21,6 +20,17 @@ pub(crate) struct Calls {
     of_passes: BTreeSet<(PassId, CallId)>,
     /// Questions that wait for the first list of a watch.
     pub(crate) unsynced: BTreeMap<Scope, BTreeSet<CallId>>,
+    /// Changes that the lease does not cover before its renewal, in the order in which they had a place.
+    uncovered: Vec<Uncovered>,
+}
+
+/// A change that waits for the renewal of the lease. It holds no place meanwhile.
+#[derive(Debug)]
+pub(crate) struct Uncovered {
+    pub(crate) room: Room,
+    pub(crate) tenant_queue: Arc<str>,
+    pub(crate) ticket: Ticket,
+    pub(crate) waiter: Waiter,
 }
 
 /// A call in flight.
@@ -30,24 +40,10 @@ pub(crate) struct Outstanding {
     pub(crate) deadline: Boot,
     /// The place in a room that the call holds until it ends.
     pub(crate) reservation: Option<Reservation>,
+    /// Whether the call changes something outside.
+    pub(crate) changes: bool,
     /// The scope whose list the question waits for, if no call was sent.
     pub(crate) awaits: Option<Scope>,
-}
-
-/// The receiver of a reply.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Target {
-    /// A pass, and the slot of its phase that the reply fills.
-    Pass(PassId, usize),
-    /// A waiting key that asks the changed retry policy of its binding for a new wait.
-    Reschedule(Box<Question>),
-    /// A key whose primary is read before its next pass.
-    Refresh(Box<Refresh>),
-    /// No receiver: the call writes an Event, and a lost Event is accepted.
-    Nobody,
-    Lease {
-        wrote: bool,
-    },
 }
 
 impl Calls {
@@ -92,29 +88,39 @@ impl Calls {
         self.unsynced.contains_key(scope)
     }
 
-    pub(crate) fn of_pass(&self, pass: PassId) -> Vec<CallId> {
+    pub(crate) fn of_pass(&self, pass: PassId) -> impl Iterator<Item = CallId> {
         let calls = self.of_passes.range((pass, CallId(0))..=(pass, CallId(u64::MAX)));
-        calls.map(|(_, id)| *id).collect()
+        calls.map(|(_, id)| *id)
     }
-}
 
-/// A question to a retry policy about a key that waits already.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Question {
-    pub(crate) key: Key,
-    /// When the wait began.
-    pub(crate) since: Boot,
-    pub(crate) policy: PolicyId,
-    pub(crate) request: RetryRequest,
-}
+    /// Whether a pass has sent a change that is not answered. It may take effect, so the lease must be kept until it is
+    /// answered or cut: the next holder relies on that.
+    pub(crate) fn change_in_flight(&self, pass: PassId) -> bool {
+        let mut calls = self.of_pass(pass).filter_map(|id| self.outstanding.get(&id));
+        calls.any(|call| call.changes)
+    }
 
-/// A read of a primary whose cached version is stale.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Refresh {
-    pub(crate) key: Key,
-    pub(crate) object: ObjectRef,
-    pub(crate) uid: String,
-    pub(crate) stale: ResourceVersion,
+    /// Makes a change wait for the renewal of the lease.
+    pub(crate) fn await_renewal(&mut self, uncovered: Uncovered) {
+        self.uncovered.push(uncovered);
+    }
+
+    /// Whether a pass waits for the renewal of the lease.
+    pub(crate) fn awaits_renewal(&self, pass: PassId) -> bool {
+        self.uncovered
+            .iter()
+            .any(|change| change.waiter.pass() == Some(pass))
+    }
+
+    /// Removes the changes that waited for the renewal of the lease.
+    pub(crate) fn renewed(&mut self) -> Vec<Uncovered> {
+        std::mem::take(&mut self.uncovered)
+    }
+
+    /// Removes a change of a pass that waits for the renewal of the lease.
+    pub(crate) fn forget_uncovered(&mut self, pass: PassId) {
+        self.uncovered.retain(|change| change.waiter.pass() != Some(pass));
+    }
 }
 
 #[cfg(test)]
@@ -127,6 +133,7 @@ mod tests {
             target: Target::Pass(PassId(pass), 0),
             deadline: Boot(pass),
             reservation: None,
+            changes: false,
             awaits: awaits.cloned(),
         }
     }
@@ -137,8 +144,8 @@ mod tests {
         let mut calls = Calls::default();
         let [read, of_other, waits, last] = [(7, None), (8, None), (7, Some(&scope)), (9, Some(&scope))]
             .map(|(pass, awaits)| calls.insert(of_pass(pass, awaits)));
-        assert_eq!(calls.of_pass(PassId(7)), [read, waits]);
-        assert_eq!(calls.of_pass(PassId(8)), [of_other]);
+        assert_eq!(calls.of_pass(PassId(7)).collect::<Vec<_>>(), [read, waits]);
+        assert_eq!(calls.of_pass(PassId(8)).collect::<Vec<_>>(), [of_other]);
         assert_eq!(calls.unsynced[&scope], BTreeSet::from([waits, last]));
         assert_eq!(calls.next_deadline(), Some(Boot(7)), "the earliest of all");
         for id in [read, waits, of_other, last] {

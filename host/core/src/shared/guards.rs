@@ -13,6 +13,8 @@ pub enum Guard {
     RebaseOnlyWhatNobodyChanged,
     NotFoundNeedsASyncedWatch,
     Fencing,
+    ChangesBeginInTime,
+    SentUnlessSaid,
     LocksExclude,
     ActsHavePreconditions,
     ADenialEndsThePass,

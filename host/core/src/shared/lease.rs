@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::call::{LeaseRead, LeaseWrite};
 use crate::contract::Failure;
-use crate::time::{Boot, Now};
+use crate::time::{Boot, Now, millis};
 
 /// How long a holder may go without renewal. Even if each call about the lease takes its longest, a renewal is answered
 /// 6 s after the one before was sent. The 7 s that are left cover each call that changes something (5 s at most), so
@@ -125,18 +125,16 @@ impl Lease {
         self.expires.is_some_and(|expires| now.boot < expires)
     }
 
-    /// Whether a call of at most `longest` that starts now ends while the lease is held.
-    pub fn covers(&self, now: Now, longest: Duration) -> bool {
-        self.expires.is_some_and(|expires| now.boot + longest <= expires)
-    }
-
-    /// Until when a change may begin that the lease covers now and that takes at most `longest`: half of this time is left for
-    /// its answer. A host that is alone loses the lease to nobody.
-    pub fn begin_by(&self, now: Now, longest: Duration) -> Boot {
-        match self.expires {
-            Some(Boot::MAX) => Boot::MAX,
-            _ => now.boot + longest / 2,
+    /// Until when a change may begin that takes at most `longest`: it ends while the lease is held, and half of this time is
+    /// left for its answer. `None` if the lease does not cover a change that begins now. A host that is alone loses the
+    /// lease to nobody.
+    pub fn begin_by(&self, now: Now, longest: Duration) -> Option<Boot> {
+        let expires = self.expires?;
+        if expires == Boot::MAX {
+            return Some(expires);
         }
+        let last = Boot(expires.0.saturating_sub(millis(longest)));
+        (now.boot < last).then(|| last.min(now.boot + longest / 2))
     }
 
     /// When the lease ends unless it is renewed; `None` if this host does not hold it.
@@ -287,8 +285,8 @@ mod tests {
         let year = Duration::from_hours(24 * 365);
         let far = Now::default() + year;
         assert_eq!(lease.poll(far), LeaseAction::Wait(Boot::MAX));
-        assert!(lease.is_held(far) && lease.covers(far, year));
-        assert_eq!(lease.begin_by(far, year), Boot::MAX);
+        assert!(lease.is_held(far));
+        assert_eq!(lease.begin_by(far, year), Some(Boot::MAX));
         assert_eq!(lease.deadline(), Boot::MAX);
         lease.give_up();
         assert_eq!(lease.poll(far), LeaseAction::Wait(Boot::MAX));
@@ -296,7 +294,7 @@ mod tests {
     }
 
     use crate::contract::Code;
-    use crate::time::{Unix, millis};
+    use crate::time::Unix;
 
     #[test]
     fn what_stands_in_the_way_of_holding_it_can_be_told() {
@@ -358,8 +356,15 @@ mod tests {
         let end = Boot(10) + DURATION;
         assert_eq!(lease.expires(), Some(end));
         let last = end.0 - millis(CALL_LONGEST);
-        assert!(lease.covers(at(last), CALL_LONGEST));
-        assert!(!lease.covers(at(last + 1), CALL_LONGEST));
+        let begin_by = |now| lease.begin_by(at(now), CALL_LONGEST);
+        let half = millis(CALL_LONGEST) / 2;
+        assert_eq!(begin_by(last), None);
+        assert_eq!(begin_by(last - 1), Some(Boot(last)), "it ends with the lease");
+        assert_eq!(
+            begin_by(last - half - 1),
+            Some(Boot(last - 1)),
+            "half of it is for the answer"
+        );
     }
 
     /// When the lease of another host is taken, if each call takes `call`: when the write is sent. `version` is what

@@ -7,10 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::calls::Target;
 use super::guards::{Guard, Guards};
+use super::waiter::Waiter;
 use crate::binding::Binding;
 use crate::call::{Call, Computation, Reply};
 use crate::contract::Step;
@@ -117,19 +116,6 @@ impl Reservation {
     }
 }
 
-/// A call or a write that waits for a place in a room.
-#[derive(Debug)]
-pub(crate) enum Waiter {
-    /// A call, ready to be sent.
-    Call {
-        target: Target,
-        call: Box<Call>,
-        longest: Duration,
-    },
-    /// A write of a pass. With the place the pass checks again whether the write may start.
-    Change(PassId),
-}
-
 /// All rooms.
 #[derive(Debug, Default)]
 pub(crate) struct Rooms {
@@ -138,14 +124,13 @@ pub(crate) struct Rooms {
     /// Where each pass waits. So a pass that ends leaves its queues without a look at the other waiters.
     waiting: BTreeMap<PassId, BTreeMap<Ticket, (Room, Arc<str>)>>,
     last_ticket: Ticket,
-    /// Places that are kept for passes while they check again whether they may write.
-    kept: BTreeMap<PassId, Reservation>,
     guards: Guards,
 }
 
 /// The number of a waiter. Those of a tenant queue are served in the order of their numbers.
-type Ticket = u64;
+pub(crate) type Ticket = u64;
 
+/// The places of a room.
 #[derive(Debug)]
 struct Places {
     capacity: u64,
@@ -236,41 +221,22 @@ impl Rooms {
         computation.bytes() <= u64::from(self.sizes.small_object)
     }
 
-    /// Whether a call of a tenant queue may start now: a place is kept for its pass, or one is free and no other call
-    /// of the queue waits.
-    pub(crate) fn has_place(&self, room: &Room, queue: &Arc<str>, binding: &Binding, pass: PassId) -> bool {
-        if self.kept.get(&pass).is_some_and(|kept| kept.room == *room) {
-            return true;
-        }
-        match self.rooms.get(room) {
-            None => true,
-            Some(places) => {
-                let waits = |queue: &TenantQueue| !queue.waiting.is_empty();
-                let capacity = self.capacity(room, binding);
-                !places.queues.get(queue).is_some_and(waits)
-                    && places.takes(room, queue, None, capacity, self)
-            }
-        }
-    }
-
     /// Adds a waiter to a tenant queue.
     pub(crate) fn enqueue(&mut self, room: &Room, queue: &Arc<str>, binding: &Binding, waiter: Waiter) {
         let capacity = self.capacity(room, binding);
-        let places = self.rooms.entry(room.clone()).or_insert_with(|| Places {
-            capacity,
-            in_use: 0,
-            long: 0,
-            clock: 0,
-            queues: BTreeMap::new(),
-            order: BTreeSet::new(),
-        });
-        places.capacity = capacity;
+        self.rooms.entry(room.clone()).or_default().capacity = capacity;
         self.last_ticket += 1;
-        let ticket = self.last_ticket;
+        self.put(room, queue, self.last_ticket, waiter);
+    }
+
+    /// Adds a waiter in the place of its number: one that was served and could not begin comes before those that came
+    /// later.
+    pub(crate) fn put(&mut self, room: &Room, queue: &Arc<str>, ticket: Ticket, waiter: Waiter) {
         if let Some(pass) = waiter.pass() {
             let of_pass = self.waiting.entry(pass).or_default();
             of_pass.insert(ticket, (room.clone(), queue.clone()));
         }
+        let places = self.rooms.entry(room.clone()).or_default();
         places.push(queue, ticket, waiter);
     }
 
@@ -291,8 +257,8 @@ impl Rooms {
         capacity.max(1)
     }
 
-    /// Removes and returns the next waiter that fits into a room, with its place.
-    pub(crate) fn next(&mut self, room: &Room) -> Option<(Reservation, Waiter)> {
+    /// Removes and returns the next waiter that fits into a room, with its place and its number.
+    pub(crate) fn next(&mut self, room: &Room) -> Option<(Reservation, Ticket, Waiter)> {
         let places = self.rooms.get(room)?;
         let is_ready = |name: &&Arc<str>| {
             let head = places.queues.get(*name).and_then(TenantQueue::first);
@@ -306,7 +272,7 @@ impl Rooms {
         if let Some(pass) = waiter.pass() {
             self.waits_no_more(pass, ticket);
         }
-        Some((reservation, waiter))
+        Some((reservation, ticket, waiter))
     }
 
     fn waits_no_more(&mut self, pass: PassId, ticket: Ticket) {
@@ -316,19 +282,6 @@ impl Rooms {
                 self.waiting.remove(&pass);
             }
         }
-    }
-
-    /// Takes the place that was kept for a pass, if it was in this room.
-    pub(crate) fn take_kept(&mut self, pass: PassId, room: &Room) -> Option<Reservation> {
-        match self.kept.get(&pass) {
-            Some(kept) if kept.room == *room => self.kept.remove(&pass),
-            _ => None,
-        }
-    }
-
-    /// Keeps a place for a pass that checks again whether it may write.
-    pub(crate) fn keep(&mut self, pass: PassId, reservation: Reservation) {
-        self.kept.insert(pass, reservation);
     }
 
     /// Gives a place back and returns its room. If the real cost was measured, the tenant queue is charged with it in
@@ -348,26 +301,13 @@ impl Rooms {
         }
     }
 
-    /// Removes the waiters of a pass and gives back the place that was kept for it. Returns the room of that place.
-    pub(crate) fn forget(&mut self, pass: PassId) -> Option<Room> {
+    /// Removes the waiters of a pass.
+    pub(crate) fn forget(&mut self, pass: PassId) {
         for (ticket, (room, queue)) in self.waiting.remove(&pass).unwrap_or_default() {
             if let Some(places) = self.rooms.get_mut(&room) {
                 places.remove(&queue, ticket);
             }
         }
-        self.give_back_kept(pass)
-    }
-
-    /// Gives back a place that was kept for a pass and that the pass did not take. A place that was not used costs
-    /// nothing.
-    pub(crate) fn give_back_kept(&mut self, pass: PassId) -> Option<Room> {
-        let kept = self.kept.remove(&pass)?;
-        Some(self.give_back(kept, Some(0)))
-    }
-
-    /// Whether a place is kept for a pass.
-    pub(crate) fn is_kept(&self, pass: PassId) -> bool {
-        self.kept.contains_key(&pass)
     }
 
     /// The passes that wait for a place, each with its room.
@@ -410,31 +350,6 @@ impl Rooms {
     }
 }
 
-impl Waiter {
-    /// The pass that waits; `None` for Events, for reads of stale primaries, and for questions to a changed retry
-    /// policy.
-    fn pass(&self) -> Option<PassId> {
-        match self {
-            Waiter::Change(pass)
-            | Waiter::Call {
-                target: Target::Pass(pass, _),
-                ..
-            } => Some(*pass),
-            Waiter::Call { .. } => None,
-        }
-    }
-
-    fn is_event(&self) -> bool {
-        matches!(
-            self,
-            Waiter::Call {
-                target: Target::Nobody,
-                ..
-            }
-        )
-    }
-}
-
 impl TenantQueue {
     fn first(&self) -> Option<(Ticket, &Waiter)> {
         let (ticket, waiter) = self.waiting.first_key_value()?;
@@ -444,13 +359,24 @@ impl TenantQueue {
 
 /// The cost of a call at the threads, if it is known in advance.
 fn cost(waiter: &Waiter) -> Option<u64> {
-    match waiter {
-        Waiter::Call { call, .. } => match &**call {
-            Call::Render(render) => Some(render.reads()),
-            Call::Compute(computation) => Some(computation.cost()),
-            _ => None,
-        },
-        Waiter::Change(_) => None,
+    match &*waiter.call {
+        Call::Render(render) => Some(render.reads()),
+        Call::Compute(computation) => Some(computation.cost()),
+        _ => None,
+    }
+}
+
+impl Default for Places {
+    /// The room of a binding that is gone, for what comes back to it.
+    fn default() -> Self {
+        Places {
+            capacity: 1,
+            in_use: 0,
+            long: 0,
+            clock: 0,
+            queues: BTreeMap::new(),
+            order: BTreeSet::new(),
+        }
     }
 }
 
@@ -568,6 +494,26 @@ mod tests {
     use super::*;
     use crate::reconcile::fixture_binding;
     use crate::selection::Selection;
+    use crate::shared::waiter::Target;
+    use std::time::Duration;
+
+    /// A call of this pass.
+    fn waiter(pass: u64) -> Waiter {
+        Waiter {
+            target: Target::Pass(PassId(pass), 0),
+            ..event(Call::Lease(None))
+        }
+    }
+
+    /// A call that nobody waits for.
+    fn event(call: Call) -> Waiter {
+        Waiter {
+            target: Target::Nobody,
+            call: Box::new(call),
+            longest: Duration::from_millis(1),
+            terms: None,
+        }
+    }
 
     struct House {
         rooms: Rooms,
@@ -589,15 +535,14 @@ mod tests {
         fn come(&mut self, queue: &str, count: u64) {
             for _ in 0..count {
                 self.last += 1;
-                let waiter = Waiter::Change(PassId(self.last));
                 self.rooms
-                    .enqueue(&self.room, &queue.into(), &self.binding, waiter);
+                    .enqueue(&self.room, &queue.into(), &self.binding, waiter(self.last));
             }
         }
 
         /// Those who get a place now, in their order.
         fn begin(&mut self) -> Vec<Reservation> {
-            std::iter::from_fn(|| self.rooms.next(&self.room).map(|(reservation, _)| reservation)).collect()
+            std::iter::from_fn(|| self.rooms.next(&self.room).map(|(reservation, ..)| reservation)).collect()
         }
 
         fn end(&mut self, reservation: Reservation, cost: u64) {
@@ -631,18 +576,6 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_kept_is_taken_by_its_pass_and_for_its_room_alone() {
-        let mut house = House::of(Room::Writes, RoomSizes::default());
-        house.come("a", 1);
-        let place = house.begin().remove(0);
-        house.rooms.keep(PassId(1), place);
-        assert!(house.rooms.take_kept(PassId(1), &Room::Reads).is_none());
-        assert!(house.rooms.take_kept(PassId(2), &Room::Writes).is_none());
-        assert!(house.rooms.take_kept(PassId(1), &Room::Writes).is_some());
-        assert!(house.rooms.take_kept(PassId(1), &Room::Writes).is_none());
-    }
-
-    #[test]
     fn whoever_waits_is_told_for_what() {
         let rooms = [
             Room::Threads,
@@ -665,7 +598,7 @@ mod tests {
         house.come("dear", 3);
         house.come("cheap", 3);
         let mut order = Vec::new();
-        while let Some((reservation, _)) = house.rooms.next(&house.room) {
+        while let Some((reservation, ..)) = house.rooms.next(&house.room) {
             let cost = if &*reservation.queue == "dear" {
                 900_000
             } else {
@@ -681,16 +614,15 @@ mod tests {
     fn what_a_driver_spends_on_a_call_of_the_cloud_is_paid_by_the_tenant_queue_of_the_call() {
         let mut house = House::of(Room::Threads, sizes(1));
         let cloud = Room::Cloud("aws".into());
-        let waiter = Waiter::Change(PassId(99));
         house
             .rooms
-            .enqueue(&cloud, &"caller".into(), &house.binding, waiter);
-        let (called, _) = house.rooms.next(&cloud).expect("a place");
+            .enqueue(&cloud, &"caller".into(), &house.binding, waiter(99));
+        let (called, ..) = house.rooms.next(&cloud).expect("a place");
         house.come("caller", 2);
         house.come("other", 2);
         house.rooms.charge(&called, 900_000);
         let mut order = Vec::new();
-        while let Some((reservation, _)) = house.rooms.next(&house.room) {
+        while let Some((reservation, ..)) = house.rooms.next(&house.room) {
             order.push(reservation.queue.to_string());
             house.end(reservation, 30_000);
         }
@@ -708,7 +640,7 @@ mod tests {
         house.come("rested", 10);
         house.come("busy", 1);
         let mut before = 0;
-        while let Some((reservation, _)) = house.rooms.next(&house.room) {
+        while let Some((reservation, ..)) = house.rooms.next(&house.room) {
             if &*reservation.queue == "busy" {
                 break;
             }
@@ -774,11 +706,7 @@ mod tests {
         house.come("a", 1);
         let reservation = house.begin().remove(0);
         house.end(reservation, 4 * LONG);
-        let waiter = Waiter::Call {
-            target: Target::Nobody,
-            call: Box::new(Call::Render(Box::new(render(1, 1)))),
-            longest: Duration::from_millis(1),
-        };
+        let waiter = event(Call::Render(Box::new(render(1, 1))));
         house
             .rooms
             .enqueue(&house.room, &"a".into(), &house.binding, waiter);
@@ -845,36 +773,39 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_ended_waits_for_nothing_and_keeps_no_place() {
-        let mut house = House::of(
-            Room::Reads,
-            RoomSizes {
-                reads: 1,
-                ..RoomSizes::default()
-            },
-        );
+    fn a_pass_that_ended_waits_for_nothing() {
+        let sizes = RoomSizes {
+            reads: 1,
+            ..RoomSizes::default()
+        };
+        let mut house = House::of(Room::Reads, sizes);
         house.come("a", 3);
-        let (reservation, _) = house.rooms.next(&house.room).expect("a place");
-        house.rooms.keep(PassId(1), reservation);
-        assert!(
-            house
-                .rooms
-                .has_place(&house.room, &"a".into(), &house.binding, PassId(1))
-        );
-        assert!(
-            !house
-                .rooms
-                .has_place(&house.room, &"b".into(), &house.binding, PassId(9))
-        );
-        assert_eq!(house.rooms.forget(PassId(2)), None);
+        let reservation = house.begin().remove(0);
+        house.rooms.forget(PassId(2));
         assert_eq!(house.rooms.waiting().keys().collect::<Vec<_>>(), [&PassId(3)]);
-        assert_eq!(house.rooms.forget(PassId(3)), None);
-        assert_eq!(house.rooms.forget(PassId(1)), Some(Room::Reads));
+        house.rooms.forget(PassId(3));
+        house.end(reservation, 1);
         assert!(house.begin().is_empty() && house.rooms.waiting.is_empty());
-        assert!(
-            house
-                .rooms
-                .has_place(&house.room, &"b".into(), &house.binding, PassId(9))
+    }
+
+    #[test]
+    fn who_could_not_begin_comes_back_before_those_who_came_later_even_to_a_room_that_is_gone() {
+        let cloud = Room::Cloud("b".into());
+        let mut house = House::of(cloud.clone(), RoomSizes::default());
+        house.come("a", 1);
+        let (reservation, ticket, first) = house.rooms.next(&cloud).expect("a place");
+        house.end(reservation, 0);
+        house.rooms.tidy(|_| false);
+        house.come("a", 1);
+        house.rooms.put(&cloud, &"a".into(), ticket, first);
+        let next = |house: &mut House| {
+            let (reservation, _, waiter) = house.rooms.next(&cloud).expect("a place");
+            house.end(reservation, 1);
+            waiter.pass()
+        };
+        assert_eq!(
+            [next(&mut house), next(&mut house)],
+            [1, 2].map(|pass| Some(PassId(pass)))
         );
     }
 
@@ -886,37 +817,14 @@ mod tests {
         assert_eq!(house.begin().len(), 12);
         assert_eq!(known(&house), [13, 14]);
         let cloud = Room::Cloud("b".into());
-        let waiter = Waiter::Change(PassId(14));
-        house.rooms.enqueue(&cloud, &"a".into(), &house.binding, waiter);
+        house
+            .rooms
+            .enqueue(&cloud, &"a".into(), &house.binding, waiter(14));
         assert_eq!(house.rooms.waiting[&PassId(14)].len(), 2);
         house.rooms.forget(PassId(14));
         assert_eq!(known(&house), [13]);
         assert!(house.rooms.next(&cloud).is_none());
         assert!(house.rooms.rooms[&cloud].order.is_empty());
-    }
-
-    #[test]
-    fn a_waiting_call_comes_before_a_new_write() {
-        let mut house = House::of(
-            Room::Reads,
-            RoomSizes {
-                reads: 1,
-                ..RoomSizes::default()
-            },
-        );
-        house.come("a", 2);
-        let reservation = house.begin().remove(0);
-        assert!(
-            !house
-                .rooms
-                .has_place(&house.room, &"a".into(), &house.binding, PassId(9))
-        );
-        house.end(reservation, 1);
-        assert!(
-            !house
-                .rooms
-                .has_place(&house.room, &"a".into(), &house.binding, PassId(9))
-        );
     }
 
     #[test]
@@ -933,7 +841,7 @@ mod tests {
         let count = REMEMBERED + 9;
         (0..count).for_each(|number| house.come(&format!("queue {number}"), 1));
         let mut served = 0;
-        while let Some((reservation, _)) = house.rooms.next(&house.room) {
+        while let Some((reservation, ..)) = house.rooms.next(&house.room) {
             served += 1;
             house.end(reservation, 1);
         }
@@ -966,11 +874,7 @@ mod tests {
         assert!(long.reads() > 50 * 10_000);
         for (render, charged) in [(render(1, 1), SHORTEST), (long.clone(), long.reads())] {
             let read = render.run().read;
-            let waiter = Waiter::Call {
-                target: Target::Nobody,
-                call: Box::new(Call::Render(Box::new(render.clone()))),
-                longest: Duration::from_millis(1),
-            };
+            let waiter = event(Call::Render(Box::new(render.clone())));
             house
                 .rooms
                 .enqueue(&house.room, &"a".into(), &house.binding, waiter);
@@ -994,11 +898,7 @@ mod tests {
         assert!(!rooms.is_small(&large));
         let cost = large.cost();
         assert!(cost >= 10 * large.bytes(), "{cost}");
-        let waiter = Waiter::Call {
-            target: Target::Nobody,
-            call: Box::new(Call::Compute(Box::new(large.clone()))),
-            longest: Duration::from_millis(1),
-        };
+        let waiter = event(Call::Compute(Box::new(large.clone())));
         assert_eq!(super::cost(&waiter), Some(cost));
         assert_eq!(cost_of(&Reply::Computed(large.run())), Some(cost));
         let room = room_of(&Call::Compute(Box::new(large)), "machines");
@@ -1031,11 +931,7 @@ mod tests {
         let mut house = House::of(Room::Writes, RoomSizes::default());
         house.come("a", 1);
         assert!(!house.rooms.has_events());
-        let event = Waiter::Call {
-            target: Target::Nobody,
-            call: Box::new(Call::Lease(None)),
-            longest: Duration::from_millis(1),
-        };
+        let event = event(Call::Lease(None));
         house
             .rooms
             .enqueue(&house.room, &"a".into(), &house.binding, event);

@@ -4,9 +4,9 @@ use polity_core::call::{Call, CallId, CloudRequest, Reply, Session, Write};
 use polity_core::catalogue::OperationEffect;
 use polity_core::contract::{Act, Answer, Code, Failure, ObjectRef, Question, Resolution};
 use polity_core::controller::Input;
-use polity_core::controller::lease::CALL_LONGEST;
+use polity_core::controller::lease::{CALL_LONGEST, DURATION};
 use polity_core::object::Object;
-use polity_core::time::millis;
+use polity_core::time::{Boot, millis};
 use serde_json::{Value, json};
 
 use super::{Event, World};
@@ -23,6 +23,9 @@ pub(super) struct Arrival {
     call: Call,
     fate: Fate,
     longest: u64,
+    begin_by: Boot,
+    /// How long it still stands still before it leaves.
+    held: u64,
 }
 
 /// What becomes of a call.
@@ -36,7 +39,13 @@ enum Fate {
 
 impl World<'_> {
     /// A call leaves a process.
-    pub(super) fn call(&mut self, host: usize, identity: &str, id: CallId, call: Call) -> Verdict {
+    pub(super) fn call(
+        &mut self,
+        host: usize,
+        identity: &str,
+        (id, begin_by): (CallId, Boot),
+        call: Call,
+    ) -> Verdict {
         let life = self.hosts[host].life;
         self.hosts[host].calls.insert(id, Sort::of(&call));
         self.oracle.fills(self.hosts[host].overfills(), identity)?;
@@ -55,7 +64,7 @@ impl World<'_> {
             Call::Decide { policy, request, .. } => {
                 Reply::Decided(self.options.stepper.decide(policy, request, &limits))
             }
-            _ => return self.send(host, identity, id, call),
+            _ => return self.send(host, identity, (id, begin_by), call),
         };
         let at = self.now + self.chance.between(0, 5);
         self.schedule(
@@ -65,7 +74,7 @@ impl World<'_> {
         Ok(())
     }
 
-    pub(super) fn send(&mut self, host: usize, identity: &str, id: CallId, call: Call) -> Verdict {
+    fn send(&mut self, host: usize, identity: &str, (id, begin_by): (CallId, Boot), call: Call) -> Verdict {
         let mut longest = match &call {
             Call::Lease(_) => millis(CALL_LONGEST),
             _ => 5_000,
@@ -97,8 +106,12 @@ impl World<'_> {
         } else {
             Fate::Answered
         };
-        // A call is cut at its longest duration: it does not arrive later.
-        let at = self.now + self.way(longest - 1);
+        let held = match self.changes(&call) && self.happens(|r| r.held) {
+            true => self.chance.between(1, 2 * millis(DURATION)),
+            false => 0,
+        };
+        // A call is cut at its longest duration: it does not arrive later, but for one that stood still.
+        let at = self.now + if held > 0 { held } else { self.way(longest - 1) };
         let arrival = Arrival {
             host,
             life: self.hosts[host].life,
@@ -107,13 +120,61 @@ impl World<'_> {
             call,
             fate,
             longest,
+            begin_by,
+            held,
         };
         self.schedule(at, Event::Arrive(Box::new(arrival)));
         Ok(())
     }
 
+    /// Whether a call changes something outside.
+    fn changes(&self, call: &Call) -> bool {
+        match call {
+            Call::Cloud(request) => {
+                let operation = self.sim.catalogue().operations.get(&request.operation);
+                operation.is_some_and(|operation| operation.effect != OperationEffect::Read)
+            }
+            Call::Commit(_) | Call::Write(_) | Call::Mint(_) | Call::Revoke { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// A call that stood still leaves, unless it is too late.
+    fn leave(&mut self, arrival: Arrival, held: u64) -> Verdict {
+        let process = &self.hosts[arrival.host];
+        if process.life != arrival.life {
+            // It ended before it sent anything.
+            return Ok(());
+        }
+        if process.clocks(self.now, self.unix()).boot >= arrival.begin_by {
+            self.oracle.holds_back();
+            trace!(
+                self,
+                "{} {}: held back",
+                arrival.identity,
+                describe(&arrival.call)
+            );
+            let failure = Failure::new(Code::Aborted, "it came too late");
+            let reply = match arrival.call {
+                Call::Write(_) => Reply::Objects(Err(failure)),
+                _ => Reply::Answer(Err(failure)),
+            };
+            self.answer(arrival.host, arrival.life, arrival.id, reply, 1);
+            return Ok(());
+        }
+        // It is cut as if it had not stood still.
+        let left = arrival.longest.saturating_sub(held).max(2);
+        let at = self.now + self.way(left - 1).min(left - 1);
+        self.schedule(at, Event::Arrive(Box::new(arrival)));
+        Ok(())
+    }
+
     /// A call reaches the other side, if it was not cut before: half of those whose sender is gone arrive all the same.
-    pub(super) fn arrive(&mut self, arrival: Arrival) -> Verdict {
+    pub(super) fn arrive(&mut self, mut arrival: Arrival) -> Verdict {
+        let held = std::mem::take(&mut arrival.held);
+        if held > 0 {
+            return self.leave(arrival, held);
+        }
         let Arrival {
             host,
             life,
@@ -122,6 +183,7 @@ impl World<'_> {
             call,
             fate,
             longest,
+            ..
         } = arrival;
         let waited_for = self.hosts[host].life == life && self.hosts[host].calls.contains_key(&id);
         let cut = !waited_for && self.chance.one_in(500);

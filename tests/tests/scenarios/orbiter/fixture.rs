@@ -55,6 +55,7 @@ pub(crate) const NO_FAULTS: Rates = Rates {
     lost_answer: 0,
     refused: 0,
     slow: 0,
+    held: 0,
     crash: 0,
     watch_lag: 0,
 };

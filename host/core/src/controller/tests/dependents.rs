@@ -60,33 +60,27 @@ fn what_a_pass_deletes_is_no_news_to_it_and_what_changes_beside_it_is() {
 }
 
 #[test]
-fn what_a_pass_patches_is_no_news_to_it_and_what_another_wrote_before_it_is() {
+fn what_a_pass_patches_on_the_version_that_it_names_is_no_news_to_it() {
     let one = |version: u64, data: Value| map("one", version, json!({"data": data}));
     let (theirs, ours) = (json!({"x": "2"}), json!({"y": "1"}));
     let both = json!({"x": "2", "y": "1"});
     for (pinned, shown, left, is_news) in [
-        (false, vec![], one(3, ours.clone()), false),
-        (false, vec![], one(4, both.clone()), true),
-        (false, vec![one(3, theirs.clone())], one(4, both.clone()), true),
-        (false, vec![one(4, both.clone())], one(4, both.clone()), true),
-        (false, vec![one(3, ours.clone())], one(3, ours.clone()), false),
-        // Another one wrote, and wrote back what stood before.
-        (
-            false,
-            vec![one(3, theirs), one(5, ours.clone())],
-            one(5, ours.clone()),
-            false,
-        ),
+        (true, vec![], one(3, ours.clone()), false),
+        (true, vec![one(3, ours.clone())], one(3, ours.clone()), false),
         // Another one wrote after it.
         (
-            false,
+            true,
             vec![one(3, ours.clone()), one(4, both.clone())],
-            one(3, ours),
+            one(3, ours.clone()),
             true,
         ),
-        // The API server fills a default in, on top of the version that the pass names: nobody else has written.
+        // The API server fills a default in.
         (true, vec![], one(3, both.clone()), false),
-        (true, vec![one(3, both.clone())], one(3, both), false),
+        (true, vec![one(3, both.clone())], one(3, both.clone()), false),
+        // Without a version nobody knows who wrote what.
+        (false, vec![], one(3, ours.clone()), true),
+        (false, vec![one(3, theirs)], one(4, both), true),
+        (false, vec![one(3, ours.clone())], one(3, ours), true),
         // Nothing changes.
         (false, vec![], one(2, json!({})), false),
     ] {

@@ -171,3 +171,119 @@ fn an_object_whose_write_was_in_flight_when_the_lease_was_lost_is_read_before_th
     harness.reply(read, Reply::Objects(Ok(vec![written])));
     assert_eq!(harness.steps(), 1);
 }
+
+/// A harness whose create is entered and asked for, at a cloud that takes one call at a time.
+fn creating(in_the_way: bool) -> Harness {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.limits.cloud_calls = 1;
+    let machines = ["m", "n"].map(|name| machine(name, 1, json!({})));
+    let mut harness = Harness::under(binding, machines.to_vec());
+    harness.step_of("m", pending(vec![clone_of("n")]));
+    let (id, _) = harness.take("read", |call| matches!(call, Call::Prepare(_)));
+    harness.reply(id, Reply::Prepared(Ok(ready())));
+    if in_the_way {
+        harness.step_of("n", pending(vec![stop()]));
+    }
+    let (id, patch) = harness.patch();
+    let stands = machine("m", 2, json!({"status": patch["status"]}));
+    harness.reply(id, Reply::Objects(Ok(vec![stands])));
+    harness
+}
+
+#[test]
+fn a_create_is_known_as_sent_when_it_was_and_only_then_wherever_its_pass_is_interrupted() {
+    let is_create = |call: &Call| matches!(call, Call::Commit(_));
+    for (in_the_way, answered, never_sent) in
+        [(true, false, true), (false, false, false), (false, true, false)]
+    {
+        let mut harness = creating(in_the_way);
+        let sent = harness.calls.iter().position(|(_, call)| is_create(call));
+        assert_eq!(sent.is_none(), in_the_way);
+        if answered {
+            let (id, _) = harness.take("create", is_create);
+            harness.reply(id, Reply::Answer(Ok(json!({}))));
+        }
+        harness.now = harness.now + 2 * lease::DURATION;
+        harness.feed(Input::Tick);
+        assert_eq!(harness.records.len(), 2, "both passes lost the lease");
+        harness.answer_leases();
+        let asks = harness
+            .calls
+            .iter()
+            .any(|(_, call)| matches!(call, Call::Resolve { .. }));
+        assert_eq!(
+            asks, !never_sent,
+            "in the way: {in_the_way}, answered: {answered}"
+        );
+    }
+}
+
+#[test]
+fn a_host_that_has_no_time_to_stop_waits_for_no_change_that_was_not_sent() {
+    let mut harness = creating(true);
+    harness.feed(Input::Cut);
+    let ended: Vec<&str> = harness.records.iter().map(|record| &*record.key.name).collect();
+    assert_eq!(ended, ["m"], "the act of the other one may still be performed");
+}
+
+#[test]
+fn a_create_that_waits_too_long_for_its_cloud_is_not_sent() {
+    let mut harness = creating(true);
+    harness.now = harness.now + crate::catalogue::BEGINS_WITHIN;
+    harness.feed(Input::Tick);
+    harness.answer_leases();
+    let told = harness.calls.iter().find_map(|(_, call)| match call {
+        Call::Step { pass, .. } => pass.journal.iter().find(|entry| entry.request == clone_of("n")),
+        Call::Commit(_) => panic!("it is sent"),
+        _ => None,
+    });
+    let code = told.map(|entry| entry.answer.as_ref().map_err(|failure| failure.code));
+    assert_eq!(code, Some(Err(Code::Aborted)));
+}
+
+#[test]
+fn an_act_that_waits_for_its_cloud_is_not_sent_for_an_object_that_changed_meanwhile() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.limits.cloud_calls = 1;
+    let scope = primary_scopes(&binding).remove(0);
+    let machines = ["m", "n"].map(|name| machine(name, 1, json!({})));
+    let mut harness = Harness::under(binding, machines.to_vec());
+    harness.step_of("n", pending(vec![stop()]));
+    harness.step_of("m", pending(vec![stop()]));
+    harness.shown(scope, machine("m", 3, json!({"metadata": {"generation": 2}})));
+    let (id, _) = harness.take("act", |call| matches!(call, Call::Cloud(_)));
+    harness.reply(id, Reply::Answer(Ok(json!({}))));
+    assert_eq!(harness.cloud_calls(), 0);
+    let discarded = Outcome::Discarded(crate::record::Discard::Changed);
+    assert_eq!(
+        (&*harness.records[0].key.name, &harness.records[0].outcome),
+        ("m", &discarded)
+    );
+}
+
+#[test]
+fn a_change_that_waits_for_the_renewal_holds_no_place_and_comes_first_after_it() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.limits.cloud_calls = 1;
+    let machines = ["a", "b", "c"].map(|name| machine(name, 1, json!({})));
+    let mut harness = Harness::under(binding, machines.to_vec());
+    harness.now = harness.now + (lease::DURATION - ms(1));
+    harness.step_of("a", pending(vec![stop()]));
+    assert_eq!(
+        harness.view("a").map(|view| view.waiting),
+        Some(WaitsFor::Renewal)
+    );
+    harness.step_of("b", pending(vec![get()]));
+    harness.step_of("c", pending(vec![get()]));
+    let operation = |harness: &mut Harness| {
+        let (id, call) = harness.take("call", |call| matches!(call, Call::Cloud(_)));
+        let Call::Cloud(request) = call else {
+            panic!("{call:?}")
+        };
+        harness.reply(id, Reply::Answer(Ok(json!({}))));
+        request.operation
+    };
+    harness.answer_leases();
+    let order = [(); 3].map(|()| operation(&mut harness));
+    assert_eq!(order, ["vm.get", "vm.stop", "vm.get"]);
+}

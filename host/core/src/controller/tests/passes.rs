@@ -471,30 +471,3 @@ fn a_pass_that_met_a_defect_waits_for_no_memory_any_more() {
         .collect();
     assert!(outcomes[1].contains("a panic"), "{outcomes:?}");
 }
-
-#[test]
-fn a_pass_that_waits_for_the_renewal_of_the_lease_is_left_alone_until_then() {
-    let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
-    harness.now = harness.now + (lease::DURATION - ms(4_000));
-    harness.step(pending(vec![stop()]));
-    assert_eq!(
-        harness.view("m").map(|view| view.waiting),
-        Some(WaitsFor::Renewal)
-    );
-    let_panic(&mut harness, "m");
-    let phase = |harness: &Harness| {
-        harness
-            .controller
-            .passes
-            .in_flight
-            .values()
-            .next()
-            .map(|(phase, _)| phase.name())
-    };
-    for _ in 0..3 {
-        harness.feed(Input::Tick);
-        assert_eq!(phase(&harness), Some("Acting"), "its handler was not called");
-    }
-    harness.answer_leases();
-    assert_eq!(phase(&harness), Some("Publishing"), "it was, and met a defect");
-}

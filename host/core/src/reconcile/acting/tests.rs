@@ -2,16 +2,19 @@ use super::*;
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
 use crate::reconcile::fixture::{
-    FINALIZER, Fixture, answer, at, clone_of, computed, config_map, config_maps, entry, failure, found,
-    machine, ms, operations, outcome, patches, pending, prepared, ready, stepped, stop, versions,
+    FINALIZER, Fixture, answer, clone_of, config_map, config_maps, entry, failure, found, machine, ms,
+    operations, outcome, patches, pending, prepared, ready, stepped, stop, terms, versions,
 };
-use crate::reconcile::{Awaited, Work, primary_scopes};
-use crate::shared::rooms::Room;
+use crate::reconcile::{Work, primary_scopes};
+use crate::shared::waiter::NotSent;
 
 /// A phase that panics when it gets the answer of an act, because it has none.
 pub(crate) fn panicking() -> Phase {
     Phase::Acting(Acting {
-        now: ActStep::Performing(0, Gate::Sent),
+        now: ActStep::Performing {
+            index: 0,
+            is_first: true,
+        },
         ..Acting::new(RoleRun::new(Role::Lifecycle), Vec::new())
     })
 }
@@ -315,14 +318,17 @@ fn a_create_that_cannot_read_what_it_needs_costs_no_write_and_is_not_in_doubt() 
 #[test]
 fn an_object_that_changed_while_its_create_was_prepared_is_not_acted_for() {
     let mut fixture = Fixture::new();
-    let (flow, _) = fixture.requests_unprepared(vec![clone_of("m")]);
+    let (flow, _) = fixture.requests_unprepared(vec![clone_of("m"), stop()]);
     changes(&mut fixture, json!({"metadata": {"generation": 2}}));
     let (flow, commands) = fixture.go_on(flow, prepared(0, Ok(ready())));
     let patch = patches(&commands).first().map(|patch| (*patch).clone());
     let patch = patch.expect("its version is the precondition of the entry");
     let (flow, commands) = fixture.go_on(flow, shown(2, &patch));
-    assert!(operations(&commands).is_empty(), "{flow:?}");
-    assert_eq!(answers(&commands), [Err(Code::Aborted)]);
+    let first = terms(&commands)[0].first.as_ref().expect("a condition");
+    assert!(!first.is_so(&fixture.cache));
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::NotSent(NotSent::PrimaryChanged));
+    assert!(operations(&commands).is_empty());
+    assert_eq!(answers(&commands), [Err(Code::Aborted), Err(Code::Aborted)]);
 }
 
 #[test]
@@ -531,54 +537,58 @@ fn a_change_that_another_watch_showed_first_counts_before_the_first_act() {
 }
 
 #[test]
-fn a_change_that_would_outlast_the_lease_waits_for_its_renewal_and_looks_again() {
+fn the_first_act_of_a_pass_needs_its_object_as_it_was_and_a_later_one_does_not() {
     let mut fixture = Fixture::new();
-    fixture.now = at(15_001);
-    let (flow, commands) = fixture.requests(vec![stop()]);
-    assert!(
-        matches!(commands.last(), Some(Command::AwaitLease)),
-        "{commands:?}"
-    );
-    assert!(!fixture.work.acted);
-    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
-    assert!(
-        matches!(commands.last(), Some(Command::AwaitLease)),
-        "{commands:?}"
-    );
+    let (flow, commands) = fixture.requests(vec![stop(), stop()]);
+    let first = terms(&commands)[0].first.as_ref().expect("a condition");
+    assert!(first.is_so(&fixture.cache));
     changes(&mut fixture, json!({"metadata": {"generation": 2}}));
-    fixture.now = at(0);
-    let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
-    assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::Changed)));
+    assert!(!first.is_so(&fixture.cache));
+    let (_, commands) = fixture.go_on(flow, answer(Ok(json!({}))));
+    assert_eq!(terms(&commands), [&Terms::ANY_TIME]);
 }
 
 #[test]
-fn a_finalizer_waits_for_the_renewal_of_the_lease_and_ends_with_it() {
-    for (now, written, expected) in [(at(0), 1, None), (at(20_000), 0, Some(Outcome::LeaseLost))] {
-        let without = json!({"metadata": {"finalizers": null}});
-        let mut fixture = Fixture::of(machine(1, without), &[Role::Lifecycle]);
-        fixture.now = at(15_001);
-        let (flow, commands) = fixture.requests(vec![stop()]);
-        assert!(
-            matches!(commands.last(), Some(Command::AwaitLease)),
-            "{commands:?}"
-        );
-        assert!(patches(&commands).is_empty());
-        fixture.now = now;
-        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
-        assert_eq!(patches(&commands).len(), written);
-        assert_eq!(outcome(&flow), expected.as_ref());
+fn a_first_act_that_was_not_sent_changed_nothing() {
+    for (why, ended) in [
+        (NotSent::PrimaryChanged, Outcome::Discarded(Discard::Changed)),
+        (NotSent::LeaseLost, Outcome::LeaseLost),
+        (NotSent::Cut, Outcome::Stopped),
+    ] {
+        let mut fixture = Fixture::new();
+        let (flow, _) = fixture.requests(vec![stop()]);
+        let (flow, commands) = fixture.go_on(flow, PhaseEvent::NotSent(why));
+        assert_eq!(outcome(&flow), Some(&ended));
+        let acted = |command: &Command| matches!(command, Command::Report(Report::Acted));
+        assert!(!fixture.work.acted && !commands.iter().any(acted));
+        assert!(fixture.work.roles[0].journal.is_empty(), "{why:?}");
     }
 }
 
 #[test]
-fn an_act_that_waits_while_the_lease_is_lost_is_not_begun() {
+fn a_later_act_that_was_not_sent_leaves_what_the_first_one_did() {
     let mut fixture = Fixture::new();
-    fixture.now = at(15_001);
-    let (flow, _) = fixture.requests(vec![stop()]);
-    fixture.now = at(20_000);
-    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
-    assert!(operations(&commands).is_empty());
-    assert_eq!(outcome(&flow), Some(&Outcome::LeaseLost));
+    let (flow, _) = fixture.requests(vec![stop(), stop()]);
+    let (flow, _) = fixture.go_on(flow, answer(Ok(json!({}))));
+    fixture.go_on(flow, PhaseEvent::NotSent(NotSent::LeaseLost));
+    assert!(fixture.work.acted);
+    assert_eq!(fixture.work.roles[0].journal.len(), 1);
+}
+
+#[test]
+fn a_write_before_the_acts_that_was_not_sent_leaves_nothing_behind() {
+    let without = json!({"metadata": {"finalizers": null}});
+    let mut without = Fixture::of(machine(1, without), &[Role::Lifecycle]);
+    for (fixture, act) in [(&mut without, stop()), (&mut Fixture::new(), clone_of("m"))] {
+        let (flow, commands) = fixture.requests(vec![act]);
+        assert_eq!(
+            (patches(&commands).len(), terms(&commands)),
+            (1, vec![&Terms::ANY_TIME])
+        );
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::NotSent(NotSent::LeaseLost));
+        assert_eq!(outcome(&flow), Some(&Outcome::LeaseLost));
+        assert_eq!((fixture.work.behind, fixture.work.writes.len()), (None, 0));
+    }
 }
 
 #[test]
@@ -589,7 +599,7 @@ fn a_pass_that_is_interrupted_records_what_it_did_and_what_it_may_have_done() {
     let Flow::Wait(phase) = flow else {
         panic!("{flow:?}")
     };
-    phase.interrupt(Outcome::LeaseLost, &fixture.frame, &mut fixture.work);
+    phase.interrupt(Outcome::LeaseLost, true, &fixture.frame, &mut fixture.work);
     let role = &fixture.work.roles[0];
     assert_eq!((role.conclusion.as_ref(), role.fault.as_ref()), (None, None));
     let told = |entry: &crate::contract::Entry| match &entry.answer {
@@ -601,59 +611,43 @@ fn a_pass_that_is_interrupted_records_what_it_did_and_what_it_may_have_done() {
 }
 
 #[test]
-fn without_the_lease_and_without_time_nothing_is_begun() {
-    let mut fixture = Fixture::new();
-    fixture.now = at(20_000);
-    let (flow, _) = fixture.requests(vec![stop()]);
-    assert_eq!(outcome(&flow), Some(&Outcome::LeaseLost));
-    let mut fixture = Fixture::new();
-    fixture.cutting = true;
-    let (flow, _) = fixture.requests(vec![stop()]);
-    assert_eq!(outcome(&flow), Some(&Outcome::Stopped));
+fn a_create_that_could_not_begin_in_time_is_not_begun_and_its_entry_may_go() {
+    let (mut fixture, flow) = cloning();
+    let is_sent = |fixture: &Fixture| fixture.work.histories.values().any(|history| history.sent);
+    assert!(is_sent(&fixture));
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::NotSent(NotSent::Late));
+    assert!(operations(&commands).is_empty() && !is_sent(&fixture) && !fixture.work.acted);
+    assert_eq!(answers(&commands), [Err(Code::Aborted)]);
+    assert_eq!(fixture.work.entered[0].fate, Fate::NeverSent);
 }
 
 #[test]
-fn an_act_waits_for_room_at_its_cloud() {
+fn a_create_begins_soon_after_its_entry_was_made() {
     let mut fixture = Fixture::new();
-    fixture.bind(|binding| binding.spec.limits.cloud_calls = 1);
-    let reserved = fixture.fill(&Room::Cloud("machines".into()));
-    let (flow, commands) = fixture.requests(vec![stop()]);
-    assert!(
-        matches!(commands.last(), Some(Command::AwaitRoom(Room::Cloud(_)))),
-        "{commands:?}"
-    );
-    reserved
-        .into_iter()
-        .for_each(|reservation| drop(fixture.rooms.give_back(reservation, None)));
-    let (_, commands) = fixture.go_on(flow, PhaseEvent::Opened);
-    assert_eq!(operations(&commands), ["vm.stop"]);
+    let (flow, commands) = fixture.requests(vec![clone_of("m")]);
+    let (patch, entered) = (patches(&commands)[0].clone(), fixture.now.boot);
+    fixture.now = fixture.now + ms(100);
+    let (_, commands) = fixture.go_on(flow, shown(2, &patch));
+    assert_eq!(terms(&commands)[0].begin_by, entered + BEGINS_WITHIN);
 }
 
 #[test]
-fn a_create_that_begins_too_late_after_its_entry_is_not_begun() {
-    for (late, sent) in [(BEGINS_WITHIN, 1), (BEGINS_WITHIN + ms(1), 0)] {
-        let mut fixture = Fixture::new();
-        let (flow, commands) = fixture.requests(vec![clone_of("m")]);
-        let patch = patches(&commands)[0].clone();
-        fixture.now = fixture.now + late;
-        let (_, commands) = fixture.go_on(flow, shown(2, &patch));
-        assert_eq!(operations(&commands).len(), sent, "{late:?}");
-        if sent == 0 {
-            assert_eq!(answers(&commands), [Err(Code::Aborted)]);
-            assert_eq!(fixture.work.entered[0].fate, Fate::NeverSent);
-        }
+fn a_create_that_is_interrupted_before_it_was_sent_is_known_as_never_sent() {
+    for was_sent in [false, true] {
+        let (mut fixture, flow) = cloning();
+        let Flow::Wait(phase) = flow else {
+            panic!("{flow:?}")
+        };
+        phase.interrupt(Outcome::LeaseLost, was_sent, &fixture.frame, &mut fixture.work);
+        let never_sent: Vec<bool> = fixture
+            .work
+            .histories
+            .values()
+            .map(|it| it.never_sent())
+            .collect();
+        assert_eq!(never_sent, [!was_sent]);
+        assert_eq!(fixture.work.roles[0].journal.len(), usize::from(was_sent));
     }
-}
-
-#[test]
-fn an_object_that_changed_while_its_entry_was_written_is_told_so_and_the_entry_may_go() {
-    let mut fixture = Fixture::new();
-    let (flow, commands) = fixture.requests(vec![clone_of("m"), stop()]);
-    let patch = patches(&commands)[0].clone();
-    changes(&mut fixture, json!({"metadata": {"generation": 2}}));
-    let (_, commands) = fixture.go_on(flow, shown(6, &patch));
-    assert_eq!(answers(&commands), [Err(Code::Aborted), Err(Code::Aborted)]);
-    assert!(operations(&commands).is_empty());
 }
 
 fn delete(uid: &str) -> Request {
@@ -702,23 +696,6 @@ fn an_act_on_another_object_answers_its_identity_and_never_its_content() {
     );
 }
 
-/// A pass that looks at the ConfigMap `site` and deletes it. A thread finds out what that changed.
-fn comparing() -> (Fixture, Phase, Command) {
-    let (mut fixture, flow, site) = looking();
-    let (flow, _) = fixture.go_on(flow, stepped(pending(vec![delete("s")])));
-    let Flow::Wait(phase) = flow else {
-        panic!("{flow:?}")
-    };
-    let deleting = json!({"metadata": {"resourceVersion": "7", "deletionTimestamp": "t"}});
-    let (flow, mut commands) = fixture.on(phase, found(Ok(site(deleting))));
-    let Flow::Wait(phase) = flow else {
-        panic!("{flow:?}")
-    };
-    assert_eq!(commands.len(), 1, "{commands:?}");
-    assert!(!phase.has_effect_in_flight(), "it is performed");
-    (fixture, phase, commands.remove(0))
-}
-
 #[test]
 fn a_write_changes_what_a_pass_looked_at_where_the_scope_shows_the_object() {
     let (mut fixture, _, site) = looking();
@@ -752,36 +729,6 @@ fn looking() -> (Fixture, Flow, impl Fn(Value) -> Value) {
         .observe(&scope, crate::call::WatchEvent::Listed { objects, version });
     let (flow, _) = fixture.requests(vec![config_map(false)]);
     (fixture, flow, site)
-}
-
-#[test]
-fn what_an_act_on_a_large_object_changed_is_found_out_by_a_thread() {
-    let written = |commands: &[Command]| {
-        let written = commands.iter().find_map(|command| match command {
-            Command::Wrote { object, own } => Some((object.version().0, own.len())),
-            _ => None,
-        });
-        written.expect("it enters the cache")
-    };
-    let (mut fixture, phase, command) = comparing();
-    let (_, commands) = fixture.go_on(Flow::Wait(phase), computed(command));
-    assert_eq!(written(&commands), (7, 1));
-    assert!(answers(&commands)[1].is_ok());
-    let failed = |_| {
-        let failed = crate::call::Computed::failed(failure(Code::Internal));
-        PhaseEvent::Reply(0, Reply::Computed(failed))
-    };
-    for without in [failed, |_| PhaseEvent::Cut(0)] {
-        let (mut fixture, phase, command) = comparing();
-        let (_, commands) = fixture.go_on(Flow::Wait(phase), without(command));
-        assert_eq!(written(&commands), (7, 0), "all of it is news");
-        assert!(answers(&commands)[1].is_ok(), "it was performed");
-    }
-    let (mut fixture, phase, _) = comparing();
-    phase.interrupt(Outcome::LeaseLost, &fixture.frame, &mut fixture.work);
-    let journal = &fixture.work.roles[0].journal;
-    let told = journal[1].answer.as_deref();
-    assert_eq!(told, Ok(r#"{"generation":null,"resourceVersion":"7","uid":"s"}"#));
 }
 
 #[test]
@@ -892,26 +839,28 @@ fn an_identity_policy_changes_nothing_in_a_cloud() {
 }
 
 #[test]
-fn what_is_on_its_way_may_land_and_what_waits_or_reads_will_not() {
-    let state = |flow: &Flow| match flow {
-        Flow::Wait(phase) => (
-            phase.has_effect_in_flight(),
-            matches!(phase.awaited(), Awaited::Gate),
-        ),
+fn what_is_asked_for_and_may_land_changes_the_primary_or_something_else() {
+    let writes_primary = |flow: &Flow| match flow {
+        Flow::Wait(phase) => phase.writes_primary(),
         flow => panic!("{flow:?}"),
     };
     let mut fixture = Fixture::new();
-    let (flow, _) = fixture.requests_unprepared(vec![clone_of("m")]);
-    assert_eq!(state(&flow), (false, false), "it is prepared");
-    fixture.now = at(15_001);
-    let (flow, _) = fixture.go_on(flow, prepared(0, Ok(ready())));
-    assert_eq!(state(&flow), (false, true), "its entry waits for the lease");
-    fixture.now = at(0);
-    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
-    assert_eq!(state(&flow), (true, false), "its entry is written");
+    let (flow, commands) = fixture.requests_unprepared(vec![clone_of("m")]);
+    assert!(
+        !writes_primary(&flow) && terms(&commands).is_empty(),
+        "it is prepared"
+    );
+    let (flow, commands) = fixture.go_on(flow, prepared(0, Ok(ready())));
+    assert!(
+        writes_primary(&flow) && terms(&commands).len() == 1,
+        "its entry is written"
+    );
     let patch = patches(&commands)[0].clone();
-    let (flow, _) = fixture.go_on(flow, shown(2, &patch));
-    assert_eq!(state(&flow), (true, false), "it is sent");
+    let (flow, commands) = fixture.go_on(flow, shown(2, &patch));
+    assert!(
+        !writes_primary(&flow) && terms(&commands).len() == 1,
+        "it is sent"
+    );
 }
 
 #[test]

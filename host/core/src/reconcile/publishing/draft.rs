@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::conditions::{HostCondition, set_host_conditions};
 use crate::call::PendingEntry;
 use crate::merge::{self, EditPath, Edits, Part};
 use crate::object::Object;
 use crate::projection::{self, Digest};
-use crate::reconcile::own::with_generation;
 use crate::reconcile::pending::Pending;
 use crate::reconcile::work::{Entry, EntryHistory};
 use crate::reconcile::{Frame, Work};
@@ -162,15 +161,10 @@ impl Draft {
 }
 
 impl Drafted {
-    /// The first part, from this one on, that is to be written.
-    pub(super) fn next(&self, part: Part) -> Option<Part> {
-        let (part, _) = self.patches.range(part..).next()?;
-        Some(*part)
-    }
-
-    /// The patch of a part, which is written now.
-    pub(super) fn take(&mut self, part: Part) -> Option<Value> {
-        self.patches.remove(&part)
+    /// The first part, from this one on, that is to be written, with its patch.
+    pub(super) fn take_next(&mut self, part: Part) -> Option<(Part, Value)> {
+        let next = *self.patches.range(part..).next()?.0;
+        self.patches.remove_entry(&next)
     }
 }
 
@@ -217,4 +211,24 @@ fn waited(entry: &PendingEntry, frame: &Frame, work: &Work) -> Duration {
     let steps = waited.checked_div(step).unwrap_or(0);
     let is_over = waited == visible_within;
     Duration::from_millis(if is_over { waited } else { steps * step })
+}
+
+/// An object with the generation of another one, if that is at most so much higher: an API server counts the changes of a
+/// spec, and one write is one change. A generation that is higher still tells of changes by others.
+fn with_generation(tree: Value, of: &Object, most: u64) -> Object {
+    let before = tree["metadata"]["generation"].as_u64().unwrap_or_default();
+    let is_own = of
+        .generation()
+        .is_none_or(|now| now <= before.saturating_add(most));
+    let names: &[&str] = if is_own { &["generation"] } else { &[] };
+    Object::new(with_metadata(tree, of, names))
+}
+
+/// An object with this metadata of another one: the API server sets it.
+fn with_metadata(mut tree: Value, of: &Object, names: &[&str]) -> Value {
+    for name in names {
+        let value = of.at(&format!("metadata.{name}")).unwrap_or_default();
+        merge::apply(&json!({"metadata": {*name: value}}), &mut tree);
+    }
+    tree
 }

@@ -4,10 +4,11 @@ use crate::contract::{Conclusion, RetryClass, Role, Verdict};
 use crate::merge;
 use crate::reconcile::fixture::{
     Fixture, at, computed, concluded, conclusion, entry, failure, found, machine, ms, outcome, patches,
-    pending, stepped, versions,
+    pending, stepped, terms, versions,
 };
 use crate::reconcile::stepping::Stepping;
 use crate::reconcile::work::{Entry, EntryHistory, Fate};
+use crate::shared::waiter::NotSent;
 
 /// The reply with the object as another writer left it.
 fn stands(version: u64, rest: Value) -> PhaseEvent {
@@ -50,20 +51,18 @@ fn what_stands_already_is_not_written() {
 }
 
 #[test]
-fn a_publication_waits_for_the_lease_and_ends_without_it() {
-    let mut fixture = Fixture::new();
-    fixture.now = at(15_001);
-    let (flow, commands) = fixture.concludes(json!({"status": {"phase": "x"}}));
-    assert!(
-        matches!(commands.last(), Some(Command::AwaitLease)),
-        "{commands:?}"
-    );
-    fixture.now = at(0);
-    let (_, commands) = fixture.go_on(flow, PhaseEvent::Opened);
-    assert_eq!(patches(&commands).len(), 1);
-    fixture.now = at(20_000);
-    let (flow, _) = fixture.concludes(json!({"status": {"phase": "x"}}));
-    assert_eq!(outcome(&flow), Some(&Outcome::LeaseLost));
+fn a_write_that_was_not_sent_ends_its_publication() {
+    for (why, ended) in [
+        (NotSent::LeaseLost, Outcome::LeaseLost),
+        (NotSent::Cut, Outcome::Stopped),
+    ] {
+        let mut fixture = Fixture::new();
+        let (flow, commands) = fixture.concludes(json!({"status": {"phase": "x"}}));
+        assert_eq!(terms(&commands), [&Terms::ANY_TIME]);
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::NotSent(why));
+        assert_eq!(outcome(&flow), Some(&ended));
+        assert_eq!((fixture.work.writes.len(), fixture.work.behind), (0, None));
+    }
 }
 
 /// A publication of `status.phase` whose write met a conflict.
@@ -641,7 +640,7 @@ fn only_the_status_is_written_as_a_subresource_and_a_write_on_its_way_may_land()
             _ => None,
         })
     };
-    let in_flight = |flow: &Flow| matches!(flow, Flow::Wait(phase) if phase.has_effect_in_flight());
+    let in_flight = |flow: &Flow| matches!(flow, Flow::Wait(phase) if phase.writes_primary());
     let (flow, commands) = fixture.concludes(patch);
     assert_eq!(subresource(&commands), Some(None));
     assert!(in_flight(&flow));
@@ -768,7 +767,7 @@ fn drafting() -> [(Fixture, Phase, Command); 2] {
             panic!("{flow:?}")
         };
         let command = commands.pop().expect("a computation");
-        assert!(!phase.has_effect_in_flight(), "nothing is under way");
+        assert!(!phase.writes_primary(), "nothing is under way");
         (fixture, phase, command)
     };
     [begin(false), begin(true)]
@@ -794,17 +793,4 @@ fn the_writes_of_a_large_object_are_drafted_by_a_thread() {
         let (flow, _) = fixture.go_on(Flow::Wait(phase), event);
         assert!(matches!(outcome(&flow), Some(Outcome::Failed(failure)) if failure.code == code));
     }
-}
-
-#[test]
-fn a_draft_that_waits_for_room_is_written_as_it_is() {
-    let mut fixture = Fixture::new();
-    fixture.now = at(15_001);
-    let (flow, _) = fixture.concludes(json!({"status": {"phase": "b"}}));
-    let Flow::Wait(phase) = flow else {
-        panic!("{flow:?}")
-    };
-    fixture.now = at(0);
-    let (_, commands) = fixture.on(phase, PhaseEvent::Opened);
-    assert_eq!(patches(&commands).len(), 1, "{commands:?}");
 }
