@@ -468,10 +468,10 @@ impl Engine {
             Call::Step {
                 policy,
                 role: _,
-                pass,
+                input,
                 limits,
             } => {
-                let done = self.workers.step(turn, &policy, pass, limits);
+                let done = self.workers.step(turn, &policy, input, limits);
                 self.own.extend(done);
             }
             Call::Decide {
@@ -480,10 +480,6 @@ impl Engine {
                 limits,
             } => {
                 let done = self.workers.decide(turn, &policy, request, limits);
-                self.own.extend(done);
-            }
-            Call::Render(render) => {
-                let done = self.workers.render(turn, render);
                 self.own.extend(done);
             }
             Call::Compute(computation) => {
@@ -763,7 +759,6 @@ fn target_of(call: &Call) -> Target {
     match call {
         Call::Step { role, .. } => Target::Step(*role),
         Call::Decide { .. } => Target::Retry,
-        Call::Render(_) => Target::Render,
         Call::Compute(_) => Target::Compute,
         Call::Cloud(request) => cloud(&request.operation),
         // The looks before a create, which is counted by itself.

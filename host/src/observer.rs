@@ -36,8 +36,6 @@ pub enum Target {
     Step(Role),
     /// A question to a retry policy.
     Retry,
-    /// The rendering of a long list.
-    Render,
     /// What a pass makes of a large object.
     Compute,
 }

@@ -1,4 +1,4 @@
-//! Threads that call policies, render long answers and compute with large objects. Tenant queues take turns, and the work of
+//! Threads that render answers, call policies and compute with large objects. Tenant queues take turns, and the work of
 //! each is done in the order in which it arrives. So a tenant whose steps take longer than those before holds up its own
 //! steps alone.
 //!
@@ -12,10 +12,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::call::{CallId, Computation, Computed, Reply};
-use polity_core::contract::{Code, Failure, Pass, RetryRequest};
+use polity_core::contract::{Code, Failure, RetryRequest};
 use polity_core::controller::Input;
-use polity_core::fault::{Fault, FaultKind, Stepped};
-use polity_core::render::{Render, Rendered};
+use polity_core::fault::{Fault, FaultKind};
+use polity_core::worker::{StepInput, StepReply};
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
 
@@ -100,10 +100,11 @@ enum Takes {
 }
 
 enum Work {
-    Step(Arc<Policy>, Limits, Arc<Pass>),
+    Step(Arc<Policy>, Limits, Arc<StepInput>),
     Decide(Arc<Policy>, Limits, Box<RetryRequest>),
-    Render(Box<Render>),
     Compute(Box<Computation>),
+    #[cfg(test)]
+    Nothing,
 }
 
 impl Workers {
@@ -169,11 +170,11 @@ impl Workers {
         &self,
         turn: Turn,
         policy: &PolicyId,
-        pass: Arc<Pass>,
+        input: Arc<StepInput>,
         limits: Limits,
     ) -> Option<Input> {
         let policy = self.known(policy)?;
-        self.push(turn, Work::Step(policy, limits, pass))
+        self.push(turn, Work::Step(policy, limits, input))
     }
 
     /// Calls a retry policy. Returns the result if there are no threads.
@@ -186,11 +187,6 @@ impl Workers {
     ) -> Option<Input> {
         let policy = self.known(policy)?;
         self.push(turn, Work::Decide(policy, limits, Box::new(request)))
-    }
-
-    /// Renders a long list. Returns the result if there are no threads.
-    pub(crate) fn render(&self, turn: Turn, render: Box<Render>) -> Option<Input> {
-        self.push(turn, Work::Render(render))
     }
 
     /// Computes what a pass makes of a large object. Returns the result if there are no threads.
@@ -274,10 +270,13 @@ impl Job {
     /// stop other objects.
     fn run(&self) -> Reply {
         let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match &self.work {
-            Work::Step(policy, limits, pass) => Reply::Stepped(policy.step(pass, limits)),
+            Work::Step(policy, limits, input) => {
+                Reply::Stepped(input.step(limits, |pass| policy.step(pass, limits)))
+            }
             Work::Decide(policy, limits, request) => Reply::Decided(policy.decide(request, limits).0),
-            Work::Render(render) => Reply::Rendered(render.run()),
             Work::Compute(computation) => Reply::Computed(computation.run()),
+            #[cfg(test)]
+            Work::Nothing => Reply::Objects(Ok(Vec::new())),
         }));
         called.unwrap_or_else(|_| self.panicked())
     }
@@ -289,20 +288,15 @@ impl Job {
             deterministic: false,
         };
         match self.work {
-            Work::Step(..) => Reply::Stepped(Stepped {
-                outcome: Err(fault()),
-                fuel: 0,
-            }),
+            Work::Step(..) => Reply::Stepped(StepReply::failed(fault())),
             Work::Decide(..) => Reply::Decided(Err(fault())),
-            Work::Render(_) => {
-                let message = "the list could not be rendered; this is a bug of Polity";
-                Reply::Rendered(Rendered::failed(Failure::new(Code::Internal, message)))
-            }
             Work::Compute(_) => {
                 let message =
                     "what the pass makes of the object could not be computed; this is a bug of Polity";
                 Reply::Computed(Computed::failed(Failure::new(Code::Internal, message)))
             }
+            #[cfg(test)]
+            Work::Nothing => Reply::Objects(Ok(Vec::new())),
         }
     }
 }
@@ -312,18 +306,13 @@ mod tests {
     use super::*;
 
     fn job(id: u64, tenant_queue: &str, is_long: bool) -> Job {
-        let grant = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap"});
-        let grant: polity_core::binding::KindGrant = serde_json::from_value(grant).expect("a grant");
-        let all = polity_core::contract::ListQuery::all(grant.kind());
-        let question = polity_core::contract::Question::Objects(all);
-        let render = Render::new(Vec::new(), None, grant.into(), (question, Default::default()), 0);
         Job {
             turn: Turn {
                 id: CallId(id),
                 tenant_queue: tenant_queue.into(),
                 is_long,
             },
-            work: Work::Render(Box::new(render)),
+            work: Work::Nothing,
         }
     }
 

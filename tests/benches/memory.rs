@@ -8,12 +8,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use polity_core::binding::Limits;
 use polity_core::call::{Call, CallId, LeaseRead, Reply, Scope, WatchEvent, Write};
-use polity_core::contract::{Code, Failure, Pass};
+use polity_core::contract::{Code, Failure};
 use polity_core::controller::{Controller, Input, Output};
 use polity_core::object::Object;
 use polity_core::object::ResourceVersion;
 use polity_core::time::{Boot, Now, Unix};
+use polity_core::worker::StepInput;
 use polity_tests::simulation::store::merge;
 use polity_tests::simulation::{bindings, native};
 use serde_json::{Value, json};
@@ -81,7 +83,7 @@ struct Bench {
     /// Whether the lease is available.
     leased: bool,
     /// The steps that are not answered yet.
-    steps: Vec<(CallId, std::sync::Arc<Pass>)>,
+    steps: Vec<(CallId, std::sync::Arc<StepInput>)>,
     version: u64,
 }
 
@@ -111,8 +113,8 @@ impl Bench {
 
     fn answer(&mut self, id: CallId, call: Call) -> Option<Reply> {
         match call {
-            Call::Step { pass, .. } => {
-                self.steps.push((id, pass));
+            Call::Step { input, .. } => {
+                self.steps.push((id, input));
                 None
             }
             Call::Lease(_) if !self.leased => {
@@ -139,9 +141,9 @@ impl Bench {
     }
 
     fn answer_steps(&mut self) {
-        for (call, pass) in std::mem::take(&mut self.steps) {
-            let stepped = native::step(&pass, native::widget);
-            drop(pass);
+        for (call, input) in std::mem::take(&mut self.steps) {
+            let stepped = input.step(&Limits::default(), |pass| native::step(pass, native::widget));
+            drop(input);
             let reply = Reply::Stepped(stepped);
             self.feed(Input::Returned { call, reply });
         }

@@ -9,15 +9,14 @@ use std::time::Duration;
 use crate::binding::{Limits, PolicyId};
 use crate::catalogue::SecretRef;
 use crate::contract::{
-    Act, Answer, Document, Failure, Json, Kind, ObjectRef, Pass, Precondition, Question, Resolution,
-    RetryRequest, Role, Wait,
+    Act, Answer, Document, Failure, Json, Kind, ObjectRef, Precondition, Question, Resolution, RetryRequest,
+    Role, Wait,
 };
 pub use crate::entry::{PendingEntry, Resolved, Site};
-use crate::fault::Stepped;
 use crate::object::Object;
 pub use crate::reconcile::{Computation, Computed};
-use crate::render::{Render, Rendered};
 use crate::time::{Boot, Unix, as_millis};
+use crate::worker::{StepInput, StepReply};
 
 /// The number of a call. Its reply carries the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -99,7 +98,7 @@ pub enum Call {
         /// The role for which the policy is called.
         role: Role,
         /// The snapshot, and the journal so far.
-        pass: Arc<Pass>,
+        input: Arc<StepInput>,
         /// The limits of the binding.
         limits: Limits,
     },
@@ -138,8 +137,6 @@ pub enum Call {
     /// Reads from the API server: for `object` and `objects` the reply is [`Reply::Objects`] with whole objects, for
     /// `secret` and `reachable` it is [`Reply::Answer`].
     Read(Question),
-    /// Renders a long list. Reply: [`Reply::Rendered`].
-    Render(Box<Render>),
     /// Computes what a pass makes of a large object. Reply: [`Reply::Computed`].
     Compute(Box<Computation>),
     /// Makes a token. Reply: [`Reply::Answer`].
@@ -272,15 +269,13 @@ pub struct LeaseRead {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// Reply of [`Call::Step`].
-    Stepped(Stepped),
+    Stepped(StepReply),
     /// Reply of [`Call::Decide`]: the wait, or the fault of the retry policy.
     Decided(Result<Wait, crate::fault::Fault>),
     /// Reply of calls whose answers are no objects of the cluster.
     Answer(Answer),
     /// Reply of reads and writes of the cluster: the objects as they are now.
     Objects(Found),
-    /// Reply of [`Call::Render`].
-    Rendered(Rendered),
     /// Reply of [`Call::Compute`].
     Computed(Computed),
     /// Reply of [`Call::Prepare`]: what the create needs, or why it cannot be made.

@@ -235,8 +235,6 @@ struct Passes {
     not_sent: VecDeque<(PassId, NotSent)>,
     /// The end of the lease when the changes that it did not cover were last looked at.
     covered_until: Option<Boot>,
-    /// The bytes of text that were read for the present input to render answers.
-    read: u64,
 }
 
 impl Controller {
@@ -288,7 +286,7 @@ impl Controller {
 
     /// Handles one input at the time `now`. Returns the outputs in the order in which the host must take them up.
     pub fn step(&mut self, now: Now, input: Input) -> Vec<Output> {
-        (self.shared.now, self.passes.read) = (now, 0);
+        self.shared.now = now;
         match input {
             Input::Tick => {}
             Input::Bound(binding) => self.bind(*binding),

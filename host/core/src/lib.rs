@@ -34,6 +34,7 @@ pub mod selection;
 mod shared;
 pub mod time;
 mod tree;
+pub mod worker;
 
 /// The contract with policies. It is a crate of its own.
 pub use polity_contract as contract;

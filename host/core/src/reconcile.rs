@@ -201,8 +201,6 @@ pub(crate) struct Context<'a> {
     /// What all passes share, to be read.
     pub(crate) view: &'a Shared,
     pub(crate) commands: Vec<Command>,
-    /// The bytes of text that were read for the present input of the controller to render answers.
-    pub(crate) read: u64,
 }
 
 /// The phase that writes a defect of this host as a condition on the primary.

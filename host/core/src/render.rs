@@ -16,12 +16,13 @@ use crate::selection::{self, LOOK, Selection};
 /// The most objects in a list if the policy sets no limit.
 const LIST_LIMIT: u64 = 10_000;
 
-/// An answer to render. Rendering is pure, so a thread of the host can render a long answer while other passes go on.
+/// An answer to render: a question about objects, and the objects as they were when it was asked. Naming them costs no
+/// copy of their text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Render {
     /// The objects that the answer may be about: all of a scope or a namespace, ordered by namespace and name; for a
     /// question about one object, that object, if it exists.
-    objects: Vec<Object>,
+    objects: Arc<[Object]>,
     /// The primary of the pass that asks. The grant may require a relation to it.
     primary: Option<Object>,
     /// The grant that allows the question.
@@ -29,10 +30,6 @@ pub struct Render {
     question: Question,
     /// The selectors of the question.
     selection: Selection,
-    /// The most bytes of a list.
-    pub(crate) limit: u64,
-    /// The most bytes of text that rendering reads.
-    reads: u64,
 }
 
 /// A rendered answer.
@@ -49,54 +46,53 @@ pub struct Rendered {
 impl Render {
     /// An answer to a question about one object or a list.
     pub fn new(
-        objects: Vec<Object>,
+        objects: impl Into<Arc<[Object]>>,
         primary: Option<Object>,
         grant: Arc<KindGrant>,
         (question, selection): (Question, Selection),
-        limit: u64,
     ) -> Self {
-        let mut render = Render {
-            objects,
+        Render {
+            objects: objects.into(),
             primary,
             grant,
             question,
             selection,
-            limit,
-            reads: 0,
-        };
-        let of_object = |object: &Object| render.looks_at(object).saturating_add(render.copies(object));
-        let of_objects = render.objects.iter().map(of_object);
-        render.reads = of_objects.fold(render.looks_at_primary(), u64::saturating_add);
-        render
-    }
-
-    /// The number of objects that are looked at.
-    pub(crate) fn len(&self) -> usize {
-        self.objects.len()
-    }
-
-    /// The most bytes of text that rendering reads.
-    pub(crate) fn reads(&self) -> u64 {
-        self.reads
-    }
-
-    /// Renders the answer.
-    pub fn run(&self) -> Rendered {
-        match &self.question {
-            Question::Objects(query) => self.list(query),
-            Question::Object(query) => {
-                let found = self.objects.first();
-                Rendered {
-                    answer: answer_of_object(&self.grant, self.primary.as_ref(), query, found),
-                    count: 0,
-                    read: self.reads,
-                }
-            }
-            _ => Rendered::failed(Failure::new(Code::Internal, "no watch answers this")),
         }
     }
 
-    fn list(&self, query: &ListQuery) -> Rendered {
+    /// The bytes of text of the objects.
+    pub(crate) fn bytes(&self) -> u64 {
+        let bytes = self.objects.iter().map(|object| object.json().len() as u64);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// Renders the answer, which may have so many bytes.
+    pub fn run(&self, limit: u64) -> Rendered {
+        match &self.question {
+            Question::Objects(query) => self.list(query, limit),
+            Question::Object(query) => {
+                let found = self.objects.first();
+                let answer = answer_of_object(&self.grant, self.primary.as_ref(), query, found);
+                let answer = answer.and_then(|json| match json.len() as u64 > limit {
+                    true => Err(too_large(limit)),
+                    false => Ok(json),
+                });
+                let looked = found.map_or(0, |found| self.looks_at(found).saturating_add(self.copies(found)));
+                Rendered {
+                    answer,
+                    count: 0,
+                    read: looked.saturating_add(self.looks_at_primary()),
+                }
+            }
+            _ => Rendered {
+                answer: Err(Failure::new(Code::Internal, "no watch answers this")),
+                count: 0,
+                read: 0,
+            },
+        }
+    }
+
+    fn list(&self, query: &ListQuery, room: u64) -> Rendered {
         let reach = Reach::of(&self.grant, self.primary.as_ref());
         let is_asked = |object: &&Object| {
             let is_selected = self
@@ -119,7 +115,7 @@ impl Render {
                 read: looked,
             };
         }
-        let (answer, written) = self.text(&found, query);
+        let (answer, written) = self.text(&found, query, room);
         Rendered {
             answer,
             count,
@@ -128,7 +124,7 @@ impl Render {
     }
 
     /// Renders objects until the answer is too large. Returns the bytes of the objects too.
-    fn text(&self, found: &[&Object], query: &ListQuery) -> (Result<Json, Failure>, u64) {
+    fn text(&self, found: &[&Object], query: &ListQuery, room: u64) -> (Result<Json, Failure>, u64) {
         let mut text = String::from("[");
         let mut read = 0;
         for (index, object) in found.iter().enumerate() {
@@ -137,13 +133,13 @@ impl Render {
             }
             text.push_str(&project(&self.grant, object, &query.projection));
             read += object.json().len() as u64;
-            if text.len() as u64 > self.limit {
-                return (Err(too_large(self.limit)), read);
+            if text.len() as u64 > room {
+                return (Err(too_large(room)), read);
             }
         }
         text.push(']');
-        let answer = match text.len() as u64 > self.limit {
-            true => Err(too_large(self.limit)),
+        let answer = match text.len() as u64 > room {
+            true => Err(too_large(room)),
             false => Ok(text.into()),
         };
         (answer, read)
@@ -171,17 +167,6 @@ impl Render {
         match is_shared {
             true => 0,
             false => object.json().len() as u64,
-        }
-    }
-}
-
-impl Rendered {
-    /// An answer that could not be rendered.
-    pub fn failed(why: Failure) -> Self {
-        Rendered {
-            answer: Err(why),
-            count: 0,
-            read: 0,
         }
     }
 }
@@ -282,7 +267,7 @@ mod tests {
     }
 
     fn render(objects: Vec<Object>, query: ListQuery, limit: u64) -> Rendered {
-        Render::new(objects, None, grant(Value::Null), asked(query), limit).run()
+        Render::new(objects, None, grant(Value::Null), asked(query)).run(limit)
     }
 
     fn code(rendered: &Rendered) -> Option<Code> {
@@ -340,7 +325,7 @@ mod tests {
         };
         let primary = Object::new(json!({"status": {"node": "ours"}}));
         let relation = grant(json!({"theirs": "spec.of", "ours": "status.node"}));
-        let rendered = Render::new(objects, Some(primary), relation, asked(query), 1_000).run();
+        let rendered = Render::new(objects, Some(primary), relation, asked(query)).run(1_000);
         let answer: Vec<Value> = serde_json::from_str(&rendered.answer.expect("an answer")).expect("a list");
         assert_eq!((answer.len(), rendered.count), (1, 1));
         assert_eq!(
@@ -350,23 +335,20 @@ mod tests {
     }
 
     #[test]
-    fn what_rendering_reads_is_known_before_and_counted_after() {
+    fn what_rendering_reads_is_counted() {
         let (one, other) = (node("a", 10), node("b", 1_000));
         let bytes = |object: &Object| object.json().len() as u64;
         let (both, primary) = (vec![one.clone(), other.clone()], node("m", 77));
         let related = grant(json!({"theirs": "spec.size", "ours": "spec.size"}));
-        let list = |limit| Render::new(both.clone(), None, grant(Value::Null), asked(nodes()), limit);
+        let list = Render::new(both.clone(), None, grant(Value::Null), asked(nodes()));
         let all = 2 * LOOK + bytes(&one) + bytes(&other);
-        assert_eq!((list(9_000).reads(), list(9_000).run().read), (all, all));
+        assert_eq!(list.run(9_000).read, all);
+        assert_eq!(list.bytes(), bytes(&one) + bytes(&other));
         // The second is not rendered any more.
-        assert_eq!(
-            (list(10).reads(), list(10).run().read),
-            (all, all - bytes(&other))
-        );
-        let list = Render::new(both, Some(primary.clone()), related, asked(nodes()), 9_000);
+        assert_eq!(list.run(10).read, all - bytes(&other));
+        let list = Render::new(both, Some(primary.clone()), related, asked(nodes()));
         let looked = 2 * LOOK + bytes(&primary) + bytes(&one) + bytes(&other);
-        assert_eq!(list.reads(), looked + bytes(&one) + bytes(&other));
-        assert_eq!(list.run().read, looked, "none of them is related");
+        assert_eq!(list.run(9_000).read, looked, "none of them is related");
         let shared = one.json().as_ptr();
         for (projection, read) in [(vec![], LOOK), (vec!["status".to_owned()], LOOK + bytes(&one))] {
             let query = ObjectQuery {
@@ -374,17 +356,14 @@ mod tests {
                 projection,
                 latest: false,
             };
-            let one = Render::new(
-                vec![one.clone()],
-                None,
-                grant(Value::Null),
-                (Question::Object(query), Selection::default()),
-                0,
-            );
-            assert_eq!((one.reads(), one.run().read), (read, read));
-            // The room counts when the answer is kept. Answers share the text of a whole object.
-            let answer = one.run().answer.expect("an answer");
+            let asked = (Question::Object(query), Selection::default());
+            let render = Render::new(vec![one.clone()], None, grant(Value::Null), asked);
+            let rendered = render.run(9_000);
+            assert_eq!(rendered.read, read);
+            // Answers share the text of a whole object.
+            let answer = rendered.answer.expect("an answer");
             assert_eq!(std::ptr::eq(answer.as_ptr(), shared), read == LOOK);
+            assert_eq!(code(&render.run(10)), Some(Code::ResourceExhausted));
         }
     }
 

@@ -210,11 +210,15 @@ impl CoreHarness {
 
     fn answer(&mut self, call: &Call) -> Option<Reply> {
         Some(match call {
-            Call::Step { policy, pass, .. } => {
+            Call::Step {
+                policy,
+                input,
+                limits,
+                ..
+            } => {
                 let policy = self.policies.get(&*policy.0).expect("the test has this policy");
-                Reply::Stepped(policy(pass))
+                Reply::Stepped(input.step(limits, policy))
             }
-            Call::Render(render) => Reply::Rendered(render.run()),
             Call::Compute(computation) => Reply::Computed(computation.run()),
             Call::Decide { policy, .. } => Reply::Decided(Ok(Wait::After(self.waits[&*policy.0]))),
             Call::Cloud(request) => {

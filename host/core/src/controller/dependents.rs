@@ -218,7 +218,7 @@ impl Controller {
                     .cache
                     .list(&dependency.scope, query.namespace.as_deref())
                 {
-                    Lookup::Known(found) => found,
+                    Lookup::Known(found) => found.to_vec(),
                     _ => Vec::new(),
                 }
             }

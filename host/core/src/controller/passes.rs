@@ -184,14 +184,12 @@ impl Controller {
             frame: &running.frame,
             work: &mut running.work,
             commands: Vec::new(),
-            read: self.passes.read,
         };
         let handled = catch_unwind(AssertUnwindSafe(|| handler(&mut context)));
-        let (commands, read) = (context.commands, context.read);
+        let commands = context.commands;
         self.index_answers(running);
         match handled {
             Ok(flow) => {
-                self.passes.read = read;
                 for command in commands {
                     self.perform(running, command);
                 }

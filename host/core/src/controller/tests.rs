@@ -205,28 +205,46 @@ impl Harness {
 
     /// The policy returns this in the next step.
     fn step(&mut self, step: Step) {
-        let (id, _) = self.take("step", |call| matches!(call, Call::Step { .. }));
-        let outcome = Ok(step);
-        self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+        self.returns(|call| matches!(call, Call::Step { .. }), Ok(step));
+    }
+
+    /// The policy returns this in the next step that fits, after a worker has rendered what is new.
+    fn returns(&mut self, fits: impl Fn(&Call) -> bool, outcome: Result<Step, crate::fault::Fault>) {
+        loop {
+            let (id, call) = self.take("step", &fits);
+            let Call::Step { input, limits, .. } = call else {
+                panic!("{call:?}")
+            };
+            let outcome = outcome.clone();
+            let reply = input.step(&limits, |_| Stepped { outcome, fuel: 1 });
+            let is_called = reply.stepped.is_some();
+            self.reply(id, Reply::Stepped(reply));
+            if is_called {
+                return;
+            }
+        }
     }
 
     /// The policy returns this in the next step for the object of this name.
     fn step_of(&mut self, name: &str, step: Step) {
         let named = format!("\"name\":\"{name}\"");
         let is_of_it = |text: &crate::contract::Json| text.contains(&named);
-        let of_it = |call: &Call| matches!(call, Call::Step { pass, .. } if pass.object.as_ref().is_some_and(is_of_it));
-        let (id, _) = self.take("step", of_it);
-        let outcome = Ok(step);
-        self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+        let of_it = |call: &Call| matches!(call, Call::Step { input, .. } if input.pass.object.as_ref().is_some_and(is_of_it));
+        self.returns(of_it, Ok(step));
     }
 
     /// The policies return these steps in order in every pass, until no policy is called any more.
     fn steps_on(&mut self, steps: &[Step]) {
         while self.steps() > 0 {
             let (id, call) = self.take("step", |call| matches!(call, Call::Step { .. }));
-            let Call::Step { pass, .. } = call else { return };
-            let outcome = Ok(steps[pass.journal.len()].clone());
-            self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+            let Call::Step { input, limits, .. } = call else {
+                return;
+            };
+            let reply = input.step(&limits, |pass| Stepped {
+                outcome: Ok(steps[pass.journal.len()].clone()),
+                fuel: 1,
+            });
+            self.reply(id, Reply::Stepped(reply));
         }
     }
 
@@ -244,9 +262,8 @@ impl Harness {
 
     /// The policy faults.
     fn fault(&mut self) {
-        let (id, _) = self.take("step", |call| matches!(call, Call::Step { .. }));
         let outcome = Err(crate::fault::Fault::new(FaultKind::Trap, "out of cheese"));
-        self.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+        self.returns(|call| matches!(call, Call::Step { .. }), outcome);
     }
 
     /// Takes the next request for a retry policy.
@@ -320,10 +337,10 @@ impl Harness {
             .calls
             .iter()
             .find(|(_, call)| matches!(call, Call::Step { .. }));
-        let Some((_, Call::Step { pass, .. })) = place else {
+        let Some((_, Call::Step { input, .. })) = place else {
             panic!("no step: {:?}", self.calls)
         };
-        let causes = pass.causes.clone();
+        let causes = input.pass.causes.clone();
         self.step(conclusion(json!(null), Next::Settled(None), vec![]));
         causes
     }
@@ -409,9 +426,11 @@ fn after_a_conflict_the_object_is_read_before_the_next_pass() {
     );
     harness.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
     let (_, call) = harness.take("step", |call| matches!(call, Call::Step { .. }));
-    let Call::Step { pass, .. } = call else { return };
+    let Call::Step { input, .. } = call else { return };
     assert!(
-        pass.object
+        input
+            .pass
+            .object
             .as_deref()
             .is_some_and(|text| text.contains("\"resourceVersion\":\"7\""))
     );

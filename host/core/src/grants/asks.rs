@@ -385,8 +385,8 @@ mod tests {
             let question = Question::Object(query.clone());
             let asked = (question, Selection::default());
             let (found, primary) = (vec![found], Some(primary.clone()));
-            let render = crate::render::Render::new(found, primary, grant.clone().into(), asked, 0);
-            let text = render.run().answer;
+            let render = crate::render::Render::new(found, primary, grant.clone().into(), asked);
+            let text = render.run(10_000).answer;
             text.map(|text| serde_json::from_str::<Value>(&text).expect("JSON"))
         };
         for projection in [&[][..], &["data"], &["data.hidden", "data.open"]] {

@@ -14,8 +14,8 @@ use crate::binding::{
 use crate::call::{Call, Computation, LeaseRead, Prepared, Reply, Scope, Site, Write};
 use crate::catalogue::{Catalogue, Operation, OperationEffect};
 use crate::contract::{
-    Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Failure, Kind, Manifest, Next, ObjectQuery,
-    ObjectRef, Origin, Question, Request, RetryClass, RetryRequest, Role, Step, Verdict,
+    Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Entry, Failure, Kind, Manifest, Next,
+    ObjectQuery, ObjectRef, Origin, Question, Request, RetryClass, RetryRequest, Role, Step, Verdict,
 };
 use crate::fault::Stepped;
 use crate::key::{Key, PassId};
@@ -26,6 +26,7 @@ use crate::shared::lease::Lease;
 use crate::shared::rooms::{RoomSizes, Rooms};
 use crate::shared::waiter::Terms;
 use crate::time::{Boot, Now, Unix};
+use crate::worker::{StepInput, StepReply};
 
 /// The finalizer of the lifecycle policy.
 pub(super) const FINALIZER: &str = "example.com/machine";
@@ -37,6 +38,8 @@ pub(super) struct Fixture {
     pub(super) frame: Frame,
     pub(super) work: Work,
     shared: Shared,
+    /// The input of the last step.
+    input: Option<(Arc<StepInput>, Limits)>,
 }
 
 impl Deref for Fixture {
@@ -99,6 +102,7 @@ impl Fixture {
                 ..Work::default()
             },
             shared,
+            input: None,
         }
     }
 
@@ -119,10 +123,14 @@ impl Fixture {
             frame: &self.frame,
             work: &mut self.work,
             commands: Vec::new(),
-            read: 0,
         };
         let returned = handler(&mut context);
-        (returned, context.commands)
+        let commands = context.commands;
+        let inputs = commands.iter().filter_map(input_of);
+        if let Some((input, limits)) = inputs.last() {
+            self.input = Some((input.clone(), limits.clone()));
+        }
+        (returned, commands)
     }
 
     /// Enters a phase, and all phases that it enters. Returns all commands.
@@ -136,11 +144,22 @@ impl Fixture {
         let Flow::Wait(phase) = flow else {
             panic!("nothing waits: {flow:?}")
         };
+        let event = match event {
+            // What the worker renders before it calls the policy.
+            PhaseEvent::Reply(slot, Reply::Stepped(reply)) => {
+                let input = self.input.as_ref().zip(reply.stepped.clone());
+                let reply = input.map_or(reply, |((input, limits), stepped)| {
+                    input.step(limits, |_| stepped)
+                });
+                PhaseEvent::Reply(slot, Reply::Stepped(reply))
+            }
+            event => event,
+        };
         let (flow, commands) = self.on(phase, event);
         self.settle(flow, commands)
     }
 
-    /// Enters phases, and answers what they compute, until a phase waits for something else.
+    /// Enters phases, and answers what they compute and render, until a phase waits for something else.
     fn settle(&mut self, mut flow: Flow, mut commands: Vec<Command>) -> (Flow, Vec<Command>) {
         let computes = |command: &Command| {
             let Command::Call { call, .. } = command else {
@@ -149,6 +168,24 @@ impl Fixture {
             matches!(call, Call::Compute(_))
         };
         loop {
+            let renders = |command: &Command| {
+                let (input, limits) = input_of(command)?;
+                Some(input.step(limits, |_| nothing())).filter(|reply| reply.stepped.is_none())
+            };
+            if let Some((at, reply)) = commands
+                .iter()
+                .enumerate()
+                .find_map(|(at, it)| Some((at, renders(it)?)))
+            {
+                commands.remove(at);
+                let Flow::Wait(phase) = flow else {
+                    panic!("it renders and does not wait: {flow:?}")
+                };
+                let (next, more) = self.on(phase, PhaseEvent::Reply(0, Reply::Stepped(reply)));
+                flow = next;
+                commands.extend(more);
+                continue;
+            }
             let computation = commands.iter().position(computes);
             let (phase, event) = match (flow, computation) {
                 (Flow::Enter(phase), None) => (phase, PhaseEvent::Entered),
@@ -445,13 +482,57 @@ pub(crate) fn pending(requests: Vec<Request>) -> Step {
 
 /// The reply with this step.
 pub(super) fn stepped(step: Step) -> PhaseEvent {
+    let outcome = Ok(step);
     PhaseEvent::Reply(
         0,
-        Reply::Stepped(Stepped {
-            outcome: Ok(step),
-            fuel: 1,
+        Reply::Stepped(StepReply {
+            stepped: Some(Stepped { outcome, fuel: 1 }),
+            ..unstepped()
         }),
     )
+}
+
+/// A reply before the policy was called.
+pub(crate) fn unstepped() -> StepReply {
+    StepReply {
+        rendered: Vec::new(),
+        read: 0,
+        is_full: false,
+        stepped: None,
+    }
+}
+
+fn nothing() -> Stepped {
+    Stepped {
+        outcome: Ok(pending(Vec::new())),
+        fuel: 0,
+    }
+}
+
+fn input_of(command: &Command) -> Option<(&Arc<StepInput>, &Limits)> {
+    match command {
+        Command::Call {
+            call: Call::Step { input, limits, .. },
+            ..
+        } => Some((input, limits)),
+        _ => None,
+    }
+}
+
+/// The journal as the policy sees it in the step among these commands.
+pub(super) fn journal(commands: &[Command]) -> Option<Vec<Entry>> {
+    let (input, limits) = commands.iter().find_map(input_of)?;
+    Some(seen(input, limits))
+}
+
+/// The journal as the policy sees it.
+pub(crate) fn seen(input: &StepInput, limits: &Limits) -> Vec<Entry> {
+    let mut journal = None;
+    input.step(limits, |pass| {
+        journal = Some(pass.journal.clone());
+        nothing()
+    });
+    journal.expect("all of it is rendered")
 }
 
 pub(super) fn concluded(verdict: Option<Verdict>, conclusion: Conclusion) -> PhaseEvent {

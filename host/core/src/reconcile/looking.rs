@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::asking::{AskState, is_list};
+use super::asking::{AskState, Looked};
 use super::frame::{Dependency, Moved, Questions};
 use super::{CLUSTER_LONGEST, Command, Context};
 use crate::binding::KindGrant;
 use crate::call::{Call, Scope};
-use crate::contract::{Code, Failure, Json, ListQuery, Question, Role};
+use crate::contract::{Code, Failure, ListQuery, Question, Role};
 use crate::grants::{self, Admitted};
 use crate::key::ObjectKey;
 use crate::object::Object;
-use crate::render::{Render, too_large};
+use crate::render::Render;
 use crate::selection::Selection;
 use crate::shared::Shared;
 use crate::shared::cache::Lookup;
@@ -50,10 +50,13 @@ impl Look {
         }
     }
 
-    /// Starts a read if the question asks for the latest object. Otherwise the question is queued.
-    pub(super) fn begin(self, slot: usize, context: &mut Context<'_>) -> AskState {
+    /// Answers from the watch, or starts what will answer. A list that is to be read has to wait for its turn.
+    pub(super) fn begin(self, slot: usize, context: &mut Context<'_>) -> Looked {
         if !context.may_watch(&self.scope) {
-            return AskState::Answered(Err(too_many_watches(&self.scope)));
+            return Looked::State(AskState::Answered(Err(too_many_watches(&self.scope))));
+        }
+        if context.has_looked_enough(&self.asked) {
+            return Looked::State(AskState::Answered(Err(context.too_many_questions())));
         }
         if context.looks_at(&self.scope) || !context.view.cache.is_open(&self.scope) {
             context.command(Command::Watch(self.scope.clone()));
@@ -62,41 +65,33 @@ impl Look {
             Question::Object(query) if query.latest => {
                 let latest = Question::Object(query.clone());
                 context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
-                AskState::Reading
+                Looked::State(AskState::Reading)
             }
-            _ => AskState::Queued(Box::new(self)),
+            Question::Objects(query) if query.latest => {
+                self.depend(Moved::default(), context);
+                Looked::List(self)
+            }
+            _ => Looked::State(match self.known(context) {
+                Some(objects) => {
+                    self.depend(Moved::default(), context);
+                    AskState::Named(self.rendering(objects, context).into())
+                }
+                None => {
+                    let scope = self.scope.clone();
+                    context.command(Command::AwaitList { slot, scope });
+                    AskState::Listing(self.scope)
+                }
+            }),
         }
     }
 
-    /// Answers from the watch, or starts what will answer.
-    pub(super) fn answer(self, slot: usize, room: u64, context: &mut Context<'_>) -> AskState {
-        if context.has_looked_enough(self.asked.0, &self.asked.1, 0) {
-            return AskState::Answered(Err(context.too_many_questions()));
-        }
+    /// Reads a list from the API server.
+    pub(super) fn read_list(self, slot: usize, context: &mut Context<'_>) {
         if let Question::Objects(query) = &self.asked.1 {
-            if room == 0 {
-                return AskState::Answered(Err(too_large(room)));
-            }
-            if query.latest {
-                let latest = self.latest(query);
-                self.depend(Moved::default(), context);
-                context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
-                return AskState::Reading;
-            }
+            let latest = self.latest(query);
+            self.depend(Moved::default(), context);
+            context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
         }
-        match self.known(context) {
-            None => self.await_list(slot, context),
-            Some(objects) => {
-                self.depend(Moved::default(), context);
-                self.render(slot, objects, room, context)
-            }
-        }
-    }
-
-    fn await_list(self, slot: usize, context: &mut Context<'_>) -> AskState {
-        let scope = self.scope.clone();
-        context.command(Command::AwaitList { slot, scope });
-        AskState::Listing(self.scope)
     }
 
     /// The list question for the API server. Its namespace is that of the grant's scope, so that it reads nothing
@@ -111,12 +106,13 @@ impl Look {
     }
 
     /// The objects that the answer may be about, as the watch shows them; `None` if it has not listed.
-    fn known(&self, context: &Context<'_>) -> Option<Vec<Object>> {
+    fn known(&self, context: &Context<'_>) -> Option<Arc<[Object]>> {
         let cache = &context.view.cache;
         match &self.asked.1 {
             Question::Object(query) => match cache.get(&self.scope, &ObjectKey::from(&query.object)) {
                 Lookup::Known(object) => Some(object.into_iter().collect()),
-                _ => (!context.is_guarded(Guard::NotFoundNeedsASyncedWatch)).then(Vec::new),
+                _ => (!context.is_guarded(Guard::NotFoundNeedsASyncedWatch))
+                    .then(|| Arc::new([]) as Arc<[Object]>),
             },
             Question::Objects(query) => match cache.list(&self.scope, query.namespace.as_deref()) {
                 Lookup::Known(objects) => Some(objects),
@@ -126,82 +122,35 @@ impl Look {
         }
     }
 
-    /// Whether the answer is a list from so many objects that a thread renders it. A pass that begins asks that of all that
-    /// the last one used, so it is known before the objects are collected.
-    fn is_long_list(&self, context: &Context<'_>) -> bool {
-        let Shared { cache, rooms, .. } = context.view;
-        let namespace = match &self.asked.1 {
-            Question::Objects(query) => query.namespace.as_deref(),
-            _ => return false,
-        };
-        cache.is_synced(&self.scope) && cache.holds_more(&self.scope, namespace, rooms.short_list())
-    }
-
     /// Handles what the API server answered. The objects enter the cache, so that later answers are not older.
-    pub(super) fn read(
-        self,
-        slot: usize,
-        objects: Vec<Object>,
-        room: u64,
-        context: &mut Context<'_>,
-    ) -> AskState {
-        let (seen, answers) = (objects.clone(), Some(self.asked.clone()));
-        let saw = Command::Saw {
-            objects: seen,
-            answers,
-        };
-        let Question::Object(query) = &self.asked.1 else {
-            context.command(saw);
-            return self.render(slot, objects, room, context);
-        };
-        let place = ObjectKey::from(&query.object);
-        let known = context.view.cache.last_known(&self.scope, &place).cloned();
-        let found = objects.first().map(Object::version);
-        // If the watch has already shown a later version, the dependency counts as changed.
-        let is_behind = known
-            .as_ref()
-            .is_some_and(|known| found.is_some_and(|found| known.version() > found));
-        let moved = match is_behind {
-            true => Moved::SOMEHOW,
-            false => Moved::default(),
-        };
-        self.depend(moved, context);
-        context.command(saw);
-        let render = self.rendering(objects, room, context);
-        if context.is_short(&render) {
-            return AskState::Answered(self.run(&render, context));
+    pub(super) fn read(self, objects: Vec<Object>, context: &mut Context<'_>) -> Result<Render, Failure> {
+        // Others may have been answered meanwhile.
+        if context.has_looked_enough(&self.asked) {
+            return Err(context.too_many_questions());
         }
-        // Many objects that were read would wait for a thread at the same time. So only those may that the cache holds
-        // anyway.
-        match known.filter(|known| found == Some(known.version())) {
-            Some(known) => self.render(slot, vec![known], room, context),
-            None => AskState::Answered(self.run(&render, context)),
+        if let Question::Object(query) = &self.asked.1 {
+            let place = ObjectKey::from(&query.object);
+            let known = context.view.cache.last_known(&self.scope, &place);
+            let found = objects.first().map(Object::version);
+            // If the watch has already shown a later version, the dependency counts as changed.
+            let is_behind = known.is_some_and(|known| found.is_some_and(|found| known.version() > found));
+            let moved = match is_behind {
+                true => Moved::SOMEHOW,
+                false => Moved::default(),
+            };
+            self.depend(moved, context);
         }
+        context.command(Command::Saw {
+            objects: objects.clone(),
+            answers: Some(self.asked.clone()),
+        });
+        Ok(self.rendering(objects, context))
     }
 
-    /// Renders an answer at once, or sends it to a thread if much text is read for it.
-    fn render(self, slot: usize, objects: Vec<Object>, room: u64, context: &mut Context<'_>) -> AskState {
-        let render = self.rendering(objects, room, context);
-        match context.is_short(&render) {
-            true => AskState::Answered(self.run(&render, context)),
-            false => {
-                context.call(slot, Call::Render(Box::new(render)), THREAD_LONGEST);
-                AskState::Rendering
-            }
-        }
-    }
-
-    fn rendering(&self, objects: Vec<Object>, room: u64, context: &Context<'_>) -> Render {
+    fn rendering(&self, objects: impl Into<Arc<[Object]>>, context: &Context<'_>) -> Render {
         let primary = context.frame.snapshot.clone();
         let asked = (self.asked.1.clone(), self.selection.clone());
-        Render::new(objects, primary, self.grant.clone(), asked, room)
-    }
-
-    fn run(&self, render: &Render, context: &mut Context<'_>) -> Result<Json, Failure> {
-        let rendered = render.run();
-        context.read = context.read.saturating_add(rendered.read);
-        context.counted(&self.asked, rendered.count);
-        rendered.answer
+        Render::new(objects, primary, self.grant.clone(), asked)
     }
 
     /// Makes the answer a dependency of the pass.
@@ -241,15 +190,14 @@ impl Context<'_> {
         is_new
     }
 
-    /// Whether the pass has asked the largest number of questions about objects. `under_way` counts the questions that
-    /// have no answer yet.
-    pub(super) fn has_looked_enough(&self, role: Role, question: &Question, under_way: usize) -> bool {
+    /// Whether the pass has asked the largest number of questions about objects.
+    fn has_looked_enough(&self, asked: &Questions) -> bool {
         let known = &self.work.dependencies;
         let limit = self.frame.binding.spec.limits.dependencies as usize;
-        known.len() + under_way >= limit && !known.contains_key(&(role, question.clone()))
+        known.len() >= limit && !known.contains_key(asked)
     }
 
-    pub(super) fn too_many_questions(&self) -> Failure {
+    fn too_many_questions(&self) -> Failure {
         let limit = self.frame.binding.spec.limits.dependencies;
         let message = format!("more than {limit} questions about objects in one pass");
         Failure::new(Code::ResourceExhausted, message)
@@ -263,18 +211,6 @@ impl Context<'_> {
             .may_hold_more(&self.frame.tenant_queue, self.frame.id)
             || !guarded
     }
-
-    /// Whether an answer is short enough to be rendered here.
-    fn is_short(&self, render: &Render) -> bool {
-        self.view.rooms.is_short(render, self.read)
-    }
-
-    /// Stores how many objects an answer counted.
-    pub(super) fn counted(&mut self, asked: &Questions, count: u64) {
-        if let Some(dependency) = self.work.dependencies.get_mut(asked) {
-            dependency.count = count;
-        }
-    }
 }
 
 fn too_many_watches(scope: &Scope) -> Failure {
@@ -285,39 +221,14 @@ fn too_many_watches(scope: &Scope) -> Failure {
     Failure::new(Code::ResourceExhausted, message)
 }
 
-/// The present answer, from a watch, to a question that an earlier pass used.
-pub(super) enum Remembered {
-    /// The answer.
-    Answer(Result<Json, Failure>),
-    /// Much text is read for the answer. A thread must render it before the first step.
-    Long,
-    /// No watch has the answer.
-    Unknown,
-}
-
-/// Answers a question that an earlier pass used, from the watch.
+/// The present answer, from a watch, to a question that an earlier pass used; `None` if no watch has it.
 pub(super) fn remembered(
     (role, question): &Questions,
     parsed: &Selection,
-    room: u64,
     context: &mut Context<'_>,
-) -> Remembered {
-    let Ok(look) = Look::of(*role, question, Some(parsed), context) else {
-        return Remembered::Unknown;
-    };
-    if look.is_long_list(context) {
-        return Remembered::Long;
-    }
-    let Some(objects) = look.known(context) else {
-        return Remembered::Unknown;
-    };
-    if room == 0 && is_list(question) {
-        return Remembered::Answer(Err(too_large(room)));
-    }
-    let render = look.rendering(objects, room, context);
-    if !context.is_short(&render) {
-        return Remembered::Long;
-    }
+) -> Option<Render> {
+    let look = Look::of(*role, question, Some(parsed), context).ok()?;
+    let objects = look.known(context)?;
     look.depend(Moved::default(), context);
-    Remembered::Answer(look.run(&render, context))
+    Some(look.rendering(objects, context))
 }

@@ -1,6 +1,7 @@
 //! The steps of one role: its journal, and its use of limits so far.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::Context;
 use super::frame::Frame;
@@ -13,15 +14,13 @@ use crate::contract::{
 use crate::fault::{Fault, FaultKind};
 use crate::object::Object;
 use crate::record::RoleRecord;
+use crate::render::Render;
+use crate::worker::{Answered, Item, entry, size_of};
 
 /// The largest size of a note in bytes. A note is the id of an edge, or a short word.
 const NOTE: usize = 1_024;
-/// The most bytes of a failure's message in a journal: a condition on the object has room for as many.
-const MESSAGE: usize = 32_768;
 /// The most acts that a fault names.
 const ACTS: usize = 8;
-/// The bytes that a failure counts in a journal, beside its texts.
-const FAILURE: u64 = 64;
 
 /// The steps of one role.
 #[derive(Debug)]
@@ -29,7 +28,8 @@ pub(super) struct RoleRun {
     pub(super) role: Role,
     pub(super) steps: u32,
     pub(super) fuel: u64,
-    pub(super) journal: Vec<Entry>,
+    pub(super) journal: Vec<Item>,
+    /// The bytes of the answers that are known.
     pub(super) journal_bytes: u64,
     pub(super) request_bytes: u64,
     /// The creates in doubt that the policy is told of.
@@ -39,6 +39,8 @@ pub(super) struct RoleRun {
     /// How many entries at the beginning of the journal this pass has not asked for: answers that the last pass used.
     /// `None` until they are entered.
     pub(super) prefetched: Option<usize>,
+    /// Whether a list did not fit into what is left of the journal.
+    pub(super) is_full: bool,
 }
 
 impl RoleRun {
@@ -53,6 +55,7 @@ impl RoleRun {
             pending: Vec::new(),
             handles: BTreeSet::new(),
             prefetched: None,
+            is_full: false,
         }
     }
 
@@ -73,16 +76,13 @@ impl RoleRun {
 
     /// The questions that the journal answers.
     pub(super) fn asked(&self) -> impl Iterator<Item = &Ask> {
-        self.journal.iter().filter_map(|entry| match &entry.request {
-            Request::Ask(ask) => Some(ask),
-            Request::Act(_) => None,
-        })
+        self.journal.iter().filter_map(Item::ask)
     }
 
     /// The operations of the acts in the journal, a few of them; `None` if there are none.
     pub(super) fn acts(&self) -> Option<String> {
         let is_act = |entry: &&Entry| matches!(entry.request, Request::Act(_));
-        let acts = self.journal.iter().filter(is_act).take(ACTS);
+        let acts = self.known().filter(is_act).take(ACTS);
         let acts: Vec<&str> = acts.map(|entry| entry.request.operation()).collect();
         (!acts.is_empty()).then(|| acts.join(", "))
     }
@@ -91,14 +91,35 @@ impl RoleRun {
     pub(super) fn forget_unasked(&mut self) -> Vec<Question> {
         let unasked = self.prefetched.replace(0).unwrap_or(0);
         let mut questions = Vec::with_capacity(unasked);
-        for Entry { request, answer } in self.journal.drain(..unasked) {
-            self.request_bytes -= request.bytes();
-            self.journal_bytes -= size_of(&answer);
-            if let Request::Ask(ask) = request {
-                questions.push(ask.question);
-            }
+        for item in self.journal.drain(..unasked) {
+            let ask = match item {
+                Item::Known(Entry {
+                    request: Request::Ask(ask),
+                    answer,
+                }) => {
+                    self.journal_bytes -= size_of(&answer);
+                    ask
+                }
+                Item::Named(ask, _) => ask,
+                Item::Known(_) => continue,
+            };
+            questions.push(ask.question.clone());
+            self.request_bytes -= Request::Ask(ask).bytes();
         }
         questions
+    }
+
+    /// The entries whose answers are known: all, when the policy was called.
+    fn known(&self) -> impl Iterator<Item = &Entry> {
+        self.journal.iter().filter_map(|item| match item {
+            Item::Known(entry) => Some(entry),
+            Item::Named(..) => None,
+        })
+    }
+
+    /// The question of an item that this conclusion uses, if it is one.
+    pub(super) fn asked_at(&self, index: u32) -> Option<&Question> {
+        Some(&self.journal.get(index as usize)?.ask()?.question)
     }
 
     /// The bytes that the journal holds.
@@ -106,12 +127,50 @@ impl RoleRun {
         self.journal_bytes.saturating_add(self.request_bytes)
     }
 
-    /// Appends an answer. A failure names its request, so that the failure stays clear when a policy passes it on.
+    /// Appends an answer.
     pub(super) fn append(&mut self, request: Request, answer: Result<Json, Failure>) {
-        let answer = answer.map_err(|failure| shortened(failure.of(request.operation())));
         self.request_bytes = self.request_bytes.saturating_add(request.bytes());
-        self.journal_bytes += size_of(&answer);
-        self.journal.push(Entry { request, answer });
+        let entry = entry(request, answer);
+        self.journal_bytes += size_of(&entry.answer);
+        self.journal.push(Item::Known(entry));
+    }
+
+    /// Appends an answer that the next step renders.
+    pub(super) fn name(&mut self, ask: Ask, render: Arc<Render>) {
+        let bytes = Request::Ask(ask.clone()).bytes();
+        self.request_bytes = self.request_bytes.saturating_add(bytes);
+        self.journal.push(Item::Named(ask, render));
+    }
+
+    /// Enters answers that a worker rendered, in the order of the journal.
+    pub(super) fn rendered(&mut self, answers: Vec<Option<Answered>>, work: &mut Work) {
+        let mut answers = answers.into_iter();
+        let mut journal = Vec::with_capacity(self.journal.len());
+        for (index, item) in std::mem::take(&mut self.journal).into_iter().enumerate() {
+            let Item::Named(ask, render) = item else {
+                journal.push(item);
+                continue;
+            };
+            let asked = (self.role, ask.question.clone());
+            match answers.next() {
+                // It is not rendered yet.
+                None => journal.push(Item::Named(ask, render)),
+                Some(Some(Answered { answer, count })) => {
+                    if let Some(dependency) = work.dependencies.get_mut(&asked) {
+                        dependency.count = count;
+                    }
+                    self.journal_bytes += size_of(&answer);
+                    let request = Request::Ask(ask);
+                    journal.push(Item::Known(Entry { request, answer }));
+                }
+                Some(None) => {
+                    work.dependencies.remove(&asked);
+                    self.request_bytes -= Request::Ask(ask).bytes();
+                    self.prefetched = self.prefetched.map(|count| count - usize::from(index < count));
+                }
+            }
+        }
+        self.journal = journal;
     }
 
     /// Checks a conclusion, except its patch. An error is a fault of this role, before another role runs.
@@ -172,7 +231,7 @@ impl RoleRun {
         let is_unused = |(index, entry): &(usize, &Entry)| {
             matches!(entry.request, Request::Act(_)) && !used.contains(index)
         };
-        let (index, entry) = self.journal.iter().enumerate().find(is_unused)?;
+        let (index, entry) = self.known().enumerate().find(is_unused)?;
         let request = &entry.request;
         Some(format!(
             "the conclusion does not use an act that the policy made: entry {index}, {request:?}"
@@ -201,7 +260,8 @@ impl RoleRun {
             pending: self.pending,
             steps: self.steps,
             fuel: self.fuel,
-            journal: self.journal,
+            // What was never rendered, no policy has seen.
+            journal: self.journal.into_iter().filter_map(Item::known).collect(),
             verdict,
             conclusion,
             fault,
@@ -213,24 +273,6 @@ impl Context<'_> {
     /// The bytes that the journals of the pass hold: those of the roles that have ended, and this one.
     pub(super) fn held_with(&self, run: &RoleRun) -> u64 {
         self.work.held.saturating_add(run.bytes())
-    }
-}
-
-/// A failure whose message a journal can hold many of. Clouds and API servers write as much as they like.
-fn shortened(mut failure: Failure) -> Failure {
-    let end = failure.message.floor_char_boundary(MESSAGE);
-    failure.message.truncate(end);
-    failure
-}
-
-/// The bytes that an answer counts in a journal.
-pub(super) fn size_of(answer: &Result<Json, Failure>) -> u64 {
-    match answer {
-        Ok(json) => json.len() as u64,
-        // The other side writes the texts: an API server's detail alone may have 4 KiB.
-        Err(failure) => {
-            FAILURE + (failure.message.len() + failure.detail.as_ref().map_or(0, |json| json.len())) as u64
-        }
     }
 }
 
@@ -269,11 +311,8 @@ mod tests {
     fn a_long_message_of_a_failure_is_cut_in_the_journal() {
         let mut run = RoleRun::new(Role::Lifecycle);
         run.append(get(), Err(Failure::new(Code::Internal, "ä".repeat(1 << 20))));
-        let kept = run.journal[0]
-            .answer
-            .as_ref()
-            .map_err(|failure| failure.message.len());
-        assert_eq!(kept, Err(MESSAGE));
+        let kept = run.known().next().expect("an entry").answer.as_ref();
+        assert_eq!(kept.map_err(|failure| failure.message.len()), Err(32_768));
     }
 
     #[test]

@@ -8,17 +8,18 @@ use super::asking::{Asking, is_of_cluster};
 use super::checking::Check;
 use super::computation::{ComputedResult, not_computed};
 use super::frame::{Dependency, Frame, Questions};
-use super::looking::{Remembered, remembered};
+use super::looking::remembered;
 use super::publishing::{Ended, Publishing};
 use super::resolving::Resolving;
 use super::role::RoleRun;
 use super::work::{Concluded, Work};
 use super::{Command, Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::call::{Call, Reply};
-use crate::contract::{Ask, Conclusion, Failure, Pass, Question, Request, Requests, Role, Step, Verdict};
-use crate::fault::{Fault, FaultKind, Stepped};
+use crate::contract::{Ask, Conclusion, Failure, Pass, Question, Requests, Role, Step, Verdict};
+use crate::fault::{Fault, FaultKind};
 use crate::record::{Discard, Outcome};
 use crate::shared::guards::Guard;
+use crate::worker::{StepInput, StepReply};
 
 /// One call into the policy of a role.
 #[derive(Debug)]
@@ -75,8 +76,8 @@ impl Stepping {
         }
     }
 
-    /// Calls the policy, with the answers that the last pass used if this is the first step. What a step returns may take
-    /// much memory, so the step waits while the passes hold too much.
+    /// Calls a worker, with the questions that the last pass used if this is the first step. What it renders and what the
+    /// policy returns may take much memory, so the step waits while the passes hold too much.
     fn begin_step(mut self, context: &mut Context<'_>) -> Flow {
         if context.frame.binding.policy(self.run.role).is_none() {
             return without_lifecycle(context);
@@ -91,10 +92,7 @@ impl Stepping {
             return Flow::Wait(Phase::Stepping(self));
         }
         if self.run.prefetched.is_none() {
-            let long = self.prefetch(context);
-            if !long.is_empty() {
-                return Flow::Enter(Phase::Asking(Asking::new(self.run, long)));
-            }
+            self.prefetch(context);
         }
         self.call(context)
     }
@@ -105,37 +103,26 @@ impl Stepping {
         context.command(Command::Hold { bytes, waits: false });
     }
 
-    /// Enters the answers that the last pass used into the journal, where a watch has them, so that most passes take
-    /// one step. Returns the questions with long lists: a thread must render them first.
-    fn prefetch(&mut self, context: &mut Context<'_>) -> Vec<Ask> {
-        self.run.prefetched = Some(0);
+    /// Enters the questions that the last pass used into the journal, where a watch has the answers, so that most passes
+    /// take one step.
+    fn prefetch(&mut self, context: &mut Context<'_>) {
         if self.run.role == Role::Lifecycle {
             self.run.pending = RoleRun::in_doubt(context.work);
         }
-        let mut long = Vec::new();
-        if !context.is_guarded(Guard::Prefetch) {
-            return long;
-        }
-        let (used, role) = (context.frame.last.used.clone(), self.run.role);
-        let limits = &context.frame.binding.spec.limits;
-        let of_role = |(asked, _): &&(Questions, Dependency)| asked.0 == role && !is_latest(&asked.1);
-        // The limits may be lower than they were when these were asked. Half the journal is left for what this pass asks.
-        let most = limits.entries.min(limits.dependencies) as usize;
-        let half = limits.journal / 2;
-        for (asked, dependency) in used.iter().filter(of_role).take(most) {
-            let room = limits.answer.min(half.saturating_sub(self.run.journal_bytes));
-            let remembered = remembered(asked, &dependency.selection, room, context);
-            let question = asked.1.clone();
-            let ask = Ask { round: 0, question };
-            match remembered {
-                // This pass has not asked yet, and may never. If it asks, it is told whether the answer is too large.
-                Remembered::Answer(Ok(json)) if json.len() as u64 > room => {}
-                Remembered::Answer(answer) => self.run.append(Request::Ask(ask), answer),
-                Remembered::Long => long.push(ask),
-                Remembered::Unknown => {}
+        if context.is_guarded(Guard::Prefetch) {
+            let (used, role) = (context.frame.last.used.clone(), self.run.role);
+            let limits = &context.frame.binding.spec.limits;
+            let of_role = |(asked, _): &&(Questions, Dependency)| asked.0 == role && !is_latest(&asked.1);
+            // The limits may be lower than they were when these were asked.
+            let most = limits.entries.min(limits.dependencies) as usize;
+            for (asked, dependency) in used.iter().filter(of_role).take(most) {
+                if let Some(render) = remembered(asked, &dependency.selection, context) {
+                    let question = asked.1.clone();
+                    self.run.name(Ask { round: 0, question }, render.into());
+                }
             }
         }
-        long
+        self.run.prefetched = Some(self.run.journal.len());
     }
 
     /// Makes room for the requests of a step: what the last pass used counts for this one only while nothing else
@@ -156,15 +143,11 @@ impl Stepping {
         }
     }
 
-    fn call(mut self, context: &mut Context<'_>) -> Flow {
+    fn call(self, context: &mut Context<'_>) -> Flow {
         let frame = context.frame;
         let limits = &frame.binding.spec.limits;
-        if self.run.steps == 0 {
-            self.run.prefetched = Some(self.run.journal.len());
-        }
-        self.run.steps += 1;
         let met = match () {
-            () if self.run.steps > limits.steps => Some(("steps", limits.steps)),
+            () if self.run.steps >= limits.steps => Some(("steps", limits.steps)),
             () if self.run.journal.len() > limits.entries as usize => Some(("entries", limits.entries)),
             () => None,
         };
@@ -178,14 +161,19 @@ impl Stepping {
         let call = Call::Step {
             policy: policy.id.clone(),
             role: self.run.role,
-            pass: Arc::new(Pass {
-                object: frame.snapshot.as_ref().map(|object| object.json().clone()),
-                now: frame.started.unix.0,
-                causes: frame.causes.clone(),
-                attempt: frame.attempt,
-                config: policy.config.clone(),
-                pending: self.run.pending.clone(),
+            input: Arc::new(StepInput {
+                pass: Pass {
+                    object: frame.snapshot.as_ref().map(|object| object.json().clone()),
+                    now: frame.started.unix.0,
+                    causes: frame.causes.clone(),
+                    attempt: frame.attempt,
+                    config: policy.config.clone(),
+                    pending: self.run.pending.clone(),
+                    journal: Vec::new(),
+                },
                 journal: self.run.journal.clone(),
+                unasked: self.run.prefetched.unwrap_or(0),
+                is_full: self.run.is_full,
             }),
             limits: limits.clone(),
         };
@@ -193,7 +181,13 @@ impl Stepping {
         Flow::Wait(Phase::Stepping(self))
     }
 
-    fn on_stepped(mut self, stepped: Stepped, context: &mut Context<'_>) -> Flow {
+    fn on_stepped(mut self, reply: StepReply, context: &mut Context<'_>) -> Flow {
+        self.run.rendered(reply.rendered, context.work);
+        self.run.is_full = reply.is_full;
+        let Some(stepped) = reply.stepped else {
+            return self.begin_step(context);
+        };
+        self.run.steps += 1;
         self.run.fuel = self.run.fuel.saturating_add(stepped.fuel);
         let limit = context.frame.binding.spec.limits.pass_fuel;
         let before = context.work.roles.iter().map(|role| role.fuel);
@@ -315,10 +309,7 @@ impl Stepping {
         let used: BTreeSet<&Question> = conclusion
             .used
             .iter()
-            .filter_map(|index| match &self.run.journal.get(*index as usize)?.request {
-                Request::Ask(ask) => Some(&ask.question),
-                Request::Act(_) => None,
-            })
+            .filter_map(|index| self.run.asked_at(*index))
             .collect();
         // A change of an answer that the conclusion leaves out would lead to the same conclusion, so it must not enqueue
         // the key. The answers of the other role were sorted out when that role concluded.
@@ -394,8 +385,8 @@ mod tests {
     use super::*;
     use crate::contract::{Code, Next};
     use crate::reconcile::fixture::{
-        Fixture, computed, concluded, conclusion, config_map, failure, get, machine, outcome, patches,
-        pending, stepped, stop,
+        Fixture, computed, concluded, conclusion, config_map, failure, get, journal, machine, outcome,
+        patches, pending, stepped, stop,
     };
     use serde_json::json;
 
@@ -430,7 +421,7 @@ mod tests {
         let (_, commands) = fixture.requests(vec![get(), config_map(false)]);
         assert_eq!(fault(&commands), Some(FaultKind::TooLong));
         let requests = || vec![get(), config_map(false)];
-        let bytes: u64 = requests().iter().map(Request::bytes).sum();
+        let bytes: u64 = requests().iter().map(crate::contract::Request::bytes).sum();
         for (journal, expected) in [(bytes, None), (bytes - 1, Some(FaultKind::TooLong))] {
             let mut fixture = Fixture::new();
             fixture.bind(|binding| (binding.spec.limits.journal, binding.spec.limits.entries) = (journal, 2));
@@ -728,16 +719,8 @@ mod tests {
         let (flow, _) = fixture.enter(phase);
         let plan = crate::reconcile::fixture::ask(Question::Credential("null".into()));
         let (flow, commands) = fixture.go_on(flow, stepped(pending(vec![plan])));
-        let step = commands.into_iter().find_map(|command| match command {
-            Command::Call {
-                call: Call::Step { pass, .. },
-                ..
-            } => Some(pass),
-            Command::Call { call, .. } => panic!("a cloud is asked: {call:?}"),
-            _ => None,
-        });
-        let pass = step.expect("the answer came at once");
-        let answer = pass.journal[0].answer.clone().map(|json| json.to_string());
+        let journal = journal(&commands).expect("the answer came at once");
+        let answer = journal[0].answer.clone().map(|json| json.to_string());
         assert_eq!(
             answer,
             Ok(r#"{"attributes":null,"handle":"none","reused":false}"#.into())

@@ -1,6 +1,8 @@
 //! The cache: the objects of each scope as its watch showed them, never older than this host's own writes.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use polity_kube_rules::deletion::is_ended;
@@ -49,6 +51,8 @@ struct Watched {
     /// The last error of the watch; `None` once the watch has listed again.
     watch_error: Option<String>,
     objects: BTreeMap<ObjectKey, Object>,
+    /// The lists that were asked for since the last change: all objects, or those of a namespace. All who ask share them.
+    lists: RefCell<BTreeMap<Option<Box<str>>, Arc<[Object]>>>,
     /// The newest version that the watch showed of any object, deletions included. A watch shows versions in order.
     shown: ResourceVersion,
     /// Objects that this host saw end, by place and uid. A lagging watch must not bring them back. The place is
@@ -198,24 +202,12 @@ impl Cache {
     }
 
     /// The objects of a scope, or those of one namespace of it, ordered by namespace and name.
-    pub fn list(&self, scope: &Scope, namespace: Option<&str>) -> Lookup<Vec<Object>> {
+    pub fn list(&self, scope: &Scope, namespace: Option<&str>) -> Lookup<Arc<[Object]>> {
         match self.scopes.get(scope) {
             None => Lookup::Unwatched,
             Some(watched) if !watched.synced => Lookup::Unsynced,
-            Some(watched) => Lookup::Known(match namespace {
-                None => watched.objects.values().cloned().collect(),
-                Some(namespace) => watched.of_namespace(namespace).cloned().collect(),
-            }),
+            Some(watched) => Lookup::Known(watched.listed(namespace)),
         }
-    }
-
-    /// Whether a scope, or a namespace of it, holds more objects than this. Objects that are not known are none.
-    pub(crate) fn holds_more(&self, scope: &Scope, namespace: Option<&str>, than: usize) -> bool {
-        let watched = self.scopes.get(scope);
-        watched.is_some_and(|watched| match namespace {
-            None => watched.objects.len() > than,
-            Some(namespace) => watched.of_namespace(namespace).nth(than).is_some(),
-        })
     }
 
     /// The last error of the watch of a scope, if it is failing.
@@ -251,6 +243,16 @@ impl Scope {
 }
 
 impl Watched {
+    fn listed(&self, namespace: Option<&str>) -> Arc<[Object]> {
+        let mut lists = self.lists.borrow_mut();
+        let list = lists.entry(namespace.map(Box::from));
+        let listed = list.or_insert_with(|| match namespace {
+            None => self.objects.values().cloned().collect(),
+            Some(namespace) => self.of_namespace(namespace).cloned().collect(),
+        });
+        listed.clone()
+    }
+
     fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = &Object> {
         let from = self.objects.range(ObjectKey::new(Some(namespace), "")..);
         let of_it = from.take_while(move |(place, _)| place.namespace.as_deref() == Some(namespace));
@@ -266,6 +268,7 @@ impl Watched {
         if stale || self.has_ended(&place, object.uid()) {
             return None;
         }
+        self.lists.get_mut().clear();
         let before = self.objects.insert(place.clone(), object.clone());
         Some(Change {
             scope: scope.clone(),
@@ -286,6 +289,7 @@ impl Watched {
     }
 
     fn remove(&mut self, scope: &Scope, place: ObjectKey) -> Change {
+        self.lists.get_mut().clear();
         let before = self.objects.remove(&place);
         Change {
             scope: scope.clone(),
@@ -415,10 +419,25 @@ mod tests {
             };
             let names: Vec<&str> = found.iter().map(Object::name).collect();
             assert_eq!(names, expected, "{namespace:?}");
-            let count = expected.len();
-            let holds_more = |than| cache.holds_more(&scope(), namespace, than);
-            assert!(!holds_more(count) && (count == 0 || holds_more(count - 1)));
         }
+    }
+
+    #[test]
+    fn all_who_ask_for_a_list_share_it_until_something_changes() {
+        let mut cache = cache();
+        let listed = |cache: &Cache| match cache.list(&scope(), None) {
+            Lookup::Known(listed) => listed,
+            other => panic!("{other:?}"),
+        };
+        let (objects, version) = (vec![node(1, json!({}))], ResourceVersion(1));
+        cache.observe(&scope(), WatchEvent::Listed { objects, version });
+        let first = listed(&cache);
+        assert!(Arc::ptr_eq(&first, &listed(&cache)));
+        cache.observe(&scope(), WatchEvent::Applied(node(2, json!({}))));
+        let second = listed(&cache);
+        assert_eq!([&first, &second].map(|listed| listed[0].version().0), [1, 2]);
+        cache.observe(&scope(), WatchEvent::Deleted(node(3, json!({}))));
+        assert!(listed(&cache).is_empty());
     }
 
     #[test]

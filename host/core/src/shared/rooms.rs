@@ -14,7 +14,6 @@ use crate::binding::Binding;
 use crate::call::{Call, Computation, Reply};
 use crate::contract::Step;
 use crate::key::PassId;
-use crate::render::Render;
 
 /// Steps of at least this fuel are long: about a millisecond. Long steps leave one thread free for short ones.
 const LONG: u64 = 1_000_000;
@@ -23,11 +22,6 @@ const LONG: u64 = 1_000_000;
 const SHORTEST: u64 = 20_000;
 /// The fuel charged for a byte that is copied into a policy or out of it.
 const PER_BYTE: u64 = 2;
-/// The event loop renders an answer itself only if all that it renders for one input reads at most so much text: some
-/// tens of microseconds. A unit of fuel and a byte that is read take about the same time.
-const SHORT_TEXT: u64 = 64 << 10;
-/// Answers for which less is read are rendered at once in any case: a thread takes longer to wake.
-const TINY_TEXT: u64 = 2 << 10;
 /// The expected cost falls by this part with each step that takes less. So a tenant queue that takes a long step once in
 /// a hundred gets no more than one of them at a time: two would leave no thread to the others.
 const REMEMBERS: u64 = 64;
@@ -70,9 +64,6 @@ pub struct RoomSizes {
     pub reads: u32,
     /// The largest number of writes in flight at the API server.
     pub writes: u32,
-    /// The event loop renders lists from up to this many objects itself. A thread renders longer lists, and all answers
-    /// for which much text is read, because they would hold up all other events.
-    pub short_list: u32,
     /// The event loop computes what a pass makes of an object itself if the object and the patch have at most so many
     /// bytes as text: some hundreds of microseconds. Most objects are far smaller. A thread does it for larger ones.
     pub small_object: u32,
@@ -85,7 +76,6 @@ impl Default for RoomSizes {
             threads: 2,
             reads: 16,
             writes: 16,
-            short_list: 16,
             small_object: 8 << 10,
         }
     }
@@ -159,7 +149,7 @@ struct TenantQueue {
 /// The room in which a call takes a place. Calls for the lease have none: waiting could lose the lease.
 pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
     match call {
-        Call::Step { .. } | Call::Decide { .. } | Call::Render(_) | Call::Compute(_) => Some(Room::Threads),
+        Call::Step { .. } | Call::Decide { .. } | Call::Compute(_) => Some(Room::Threads),
         Call::Read(_) => Some(Room::Reads),
         Call::Write(_) | Call::Mint(_) | Call::Revoke { .. } => Some(Room::Writes),
         Call::Cloud(_)
@@ -174,17 +164,21 @@ pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
 /// The real cost of a call at the threads, in fuel; `None` if it was not measured.
 pub(crate) fn cost_of(reply: &Reply) -> Option<u64> {
     match reply {
-        Reply::Stepped(stepped) => {
-            let bytes = match &stepped.outcome {
-                Ok(Step::Pending(requests)) => requests.bytes(),
-                Ok(Step::Concluded { conclusion, .. }) => {
+        Reply::Stepped(reply) => {
+            let stepped = reply.stepped.as_ref();
+            let bytes = match stepped.map(|stepped| &stepped.outcome) {
+                Some(Ok(Step::Pending(requests))) => requests.bytes(),
+                Some(Ok(Step::Concluded { conclusion, .. })) => {
                     conclusion.patch.as_ref().map_or(0, |patch| patch.len() as u64)
                 }
-                Err(_) => 0,
+                _ => 0,
             };
-            Some(stepped.fuel.saturating_add(bytes.saturating_mul(PER_BYTE)))
+            // A unit of fuel and a byte that is read take about the same time.
+            let fuel = stepped
+                .map_or(0, |stepped| stepped.fuel)
+                .saturating_add(reply.read);
+            Some(fuel.saturating_add(bytes.saturating_mul(PER_BYTE)))
         }
-        Reply::Rendered(rendered) => Some(rendered.read),
         Reply::Computed(computed) => Some(computed.cost()),
         _ => None,
     }
@@ -201,19 +195,6 @@ impl Rooms {
     #[cfg(feature = "simulation")]
     pub(crate) fn set_guards(&mut self, guards: Guards) {
         self.guards = guards;
-    }
-
-    /// The most objects from which the event loop renders a list.
-    pub(crate) fn short_list(&self) -> usize {
-        self.sizes.short_list as usize
-    }
-
-    /// Whether an answer is short enough for the event loop to render it. `read` are the bytes that it has read for the
-    /// same input.
-    pub(crate) fn is_short(&self, render: &Render, read: u64) -> bool {
-        let is_long_list = render.len() > self.short_list();
-        let reads = render.reads();
-        !is_long_list && (reads <= TINY_TEXT || read.saturating_add(reads) <= SHORT_TEXT)
     }
 
     /// Whether the event loop does a computation itself.
@@ -360,7 +341,6 @@ impl TenantQueue {
 /// The cost of a call at the threads, if it is known in advance.
 fn cost(waiter: &Waiter) -> Option<u64> {
     match &*waiter.call {
-        Call::Render(render) => Some(render.reads()),
         Call::Compute(computation) => Some(computation.cost()),
         _ => None,
     }
@@ -493,7 +473,6 @@ impl Places {
 mod tests {
     use super::*;
     use crate::reconcile::fixture_binding;
-    use crate::selection::Selection;
     use crate::shared::waiter::Target;
     use std::time::Duration;
 
@@ -701,12 +680,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rendered_says_nothing_of_the_next_step() {
+    fn what_is_computed_says_nothing_of_the_next_step() {
         let mut house = House::of(Room::Threads, sizes(2));
         house.come("a", 1);
         let reservation = house.begin().remove(0);
         house.end(reservation, 4 * LONG);
-        let waiter = event(Call::Render(Box::new(render(1, 1))));
+        let waiter = event(Call::Compute(Box::new(computation(1))));
         house
             .rooms
             .enqueue(&house.room, &"a".into(), &house.binding, waiter);
@@ -716,10 +695,14 @@ mod tests {
     }
 
     #[test]
-    fn a_step_costs_its_fuel_and_the_bytes_that_it_returns() {
+    fn a_step_costs_its_fuel_and_the_bytes_that_it_reads_and_returns() {
         let stepped = |outcome| {
-            let fuel = 100;
-            cost_of(&Reply::Stepped(crate::fault::Stepped { outcome, fuel }))
+            let fuel = 90;
+            cost_of(&Reply::Stepped(crate::worker::StepReply {
+                read: 10,
+                stepped: Some(crate::fault::Stepped { outcome, fuel }),
+                ..crate::reconcile::fixture::unstepped()
+            }))
         };
         let fault = crate::fault::Fault::new(crate::fault::FaultKind::Trap, "x");
         assert_eq!(stepped(Err(fault)), Some(100));
@@ -851,39 +834,6 @@ mod tests {
         assert!(queues.contains_key("holds a place"));
     }
 
-    /// An answer about so many objects of `bytes` bytes.
-    fn render(count: usize, bytes: usize) -> Render {
-        let object = crate::object::Object::new(serde_json::json!({"data": "x".repeat(bytes)}));
-        let grant: crate::binding::KindGrant =
-            serde_json::from_value(serde_json::json!({"apiVersion": "v1", "kind": "Node"})).expect("a grant");
-        let query = crate::contract::ListQuery::all(grant.kind());
-        let all = crate::contract::Question::Objects(query);
-        Render::new(
-            vec![object; count],
-            None,
-            grant.into(),
-            (all, Selection::default()),
-            1_000,
-        )
-    }
-
-    #[test]
-    fn a_list_counts_as_much_of_the_threads_as_text_is_read_for_it() {
-        let mut house = House::of(Room::Threads, sizes(2));
-        let long = render(50, 10_000);
-        assert!(long.reads() > 50 * 10_000);
-        for (render, charged) in [(render(1, 1), SHORTEST), (long.clone(), long.reads())] {
-            let read = render.run().read;
-            let waiter = event(Call::Render(Box::new(render.clone())));
-            house
-                .rooms
-                .enqueue(&house.room, &"a".into(), &house.binding, waiter);
-            assert_eq!(house.begin()[0].charged, charged);
-            // Only one of fifty was read as well as looked at.
-            assert_eq!(cost_of(&Reply::Rendered(render.run())), Some(read));
-        }
-    }
-
     /// What a pass makes of an object with so many bytes in its spec.
     fn computation(bytes: usize) -> Computation {
         let object = serde_json::json!({"spec": "x".repeat(bytes)});
@@ -903,27 +853,6 @@ mod tests {
         assert_eq!(cost_of(&Reply::Computed(large.run())), Some(cost));
         let room = room_of(&Call::Compute(Box::new(large)), "machines");
         assert_eq!(room, Some(Room::Threads));
-    }
-
-    #[test]
-    fn an_answer_is_short_if_it_is_of_few_objects_and_little_text_is_read_for_the_input() {
-        let rooms = Rooms::new(RoomSizes::default());
-        for (render, read, is_short) in [
-            (render(16, 1), 0, true),
-            (render(17, 1), 0, false),
-            (render(1, 60_000), 0, true),
-            (render(1, 70_000), 0, false),
-            (render(1, 3_000), SHORT_TEXT - 4_000, true),
-            (render(1, 3_000), SHORT_TEXT - 2_000, false),
-            (render(1, 1_000), SHORT_TEXT, true),
-        ] {
-            assert_eq!(
-                rooms.is_short(&render, read),
-                is_short,
-                "{} {read}",
-                render.reads()
-            );
-        }
     }
 
     #[test]

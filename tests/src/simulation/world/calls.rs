@@ -51,15 +51,20 @@ impl World<'_> {
         self.oracle.fills(self.hosts[host].overfills(), identity)?;
         let limits = polity_core::binding::Limits::default();
         let reply = match &call {
-            Call::Step { policy, pass, .. } => {
-                self.oracle.steps(self.now, identity, pass)?;
+            Call::Step { policy, input, .. } => {
                 let relist = self.scenario.views.relist;
                 if relist > 0 && self.happens(|_| relist) {
                     self.relist(host);
                 }
-                Reply::Stepped(self.options.stepper.step(policy, pass, &limits))
+                let (oracle, now) = (&mut self.oracle, self.now);
+                let mut seen = Ok(());
+                let reply = input.step(&limits, |pass| {
+                    seen = oracle.steps(now, identity, pass);
+                    self.options.stepper.step(policy, pass, &limits)
+                });
+                seen?;
+                Reply::Stepped(reply)
             }
-            Call::Render(render) => Reply::Rendered(render.run()),
             Call::Compute(computation) => Reply::Computed(computation.run()),
             Call::Decide { policy, request, .. } => {
                 Reply::Decided(self.options.stepper.decide(policy, request, &limits))

@@ -294,13 +294,6 @@ fn a_relation_that_a_pass_changes_alters_only_lists_that_select_what_it_relates(
         let asks = (0..lists).map(|n| list(&format!("{label},a!=none-{n}")));
         harness.step(pending(asks.collect()));
         harness.listed(config_maps(), vec![large("one")]);
-        for _ in 0..lists {
-            let (id, call) = harness.take("a list", |call| matches!(call, Call::Render(_)));
-            let Call::Render(render) = call else {
-                panic!("{call:?}")
-            };
-            harness.reply(id, Reply::Rendered(render.run()));
-        }
         let status = match changes {
             true => json!({"status": {"site": "b"}}),
             false => json!({"status": {"other": "b"}}),
@@ -440,17 +433,18 @@ fn what_changes_under_a_pass_that_uses_a_remembered_answer_enqueues_its_key_agai
         harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
         harness.step(used.clone());
         harness.shown(config_maps(), map("one", 3, json!({"data": {"x": "2"}})));
-        let (id, _) = harness.take("the second pass", |call| matches!(call, Call::Step { .. }));
+        let (id, second) = harness.take("the second pass", |call| matches!(call, Call::Step { .. }));
         let mut newest = map("one", 4, json!({"data": {"x": "2"}})).tree();
         crate::merge::apply(&shown, &mut newest);
         harness.shown(config_maps(), Object::new(newest));
-        harness.reply(
-            id,
-            Reply::Stepped(Stepped {
-                outcome: Ok(used),
-                fuel: 0,
-            }),
-        );
+        let Call::Step { input, limits, .. } = second else {
+            panic!("{second:?}")
+        };
+        let reply = input.step(&limits, |_| Stepped {
+            outcome: Ok(used),
+            fuel: 0,
+        });
+        harness.reply(id, Reply::Stepped(reply));
         assert_eq!(harness.steps(), usize::from(is_news), "{shown}");
     }
 }
@@ -506,13 +500,6 @@ fn what_is_too_much_to_compare_enqueues_and_what_can_be_compared_does_so_only_if
         let asks = (0..parts).map(|n| part(&format!("data.part-{n}")));
         harness.step(pending(asks.collect()));
         harness.listed(config_maps(), vec![large(2, json!({}))]);
-        for _ in 0..parts {
-            let (id, call) = harness.take("a part", |call| matches!(call, Call::Render(_)));
-            let Call::Render(render) = call else {
-                panic!("{call:?}")
-            };
-            harness.reply(id, Reply::Rendered(render.run()));
-        }
         // While the pass is in flight, and after it.
         harness.shown(config_maps(), large(3, json!({"data": {"another": "1"}})));
         harness.step(conclusion(json!(null), Next::Settled(None), (0..parts).collect()));
@@ -529,28 +516,6 @@ fn what_is_too_much_to_compare_enqueues_and_what_can_be_compared_does_so_only_if
             assert_eq!(harness.calls.len(), 1, "{parts}");
         }
     }
-}
-
-#[test]
-fn however_many_answers_a_list_of_a_watch_brings_threads_render_the_long_ones() {
-    let machines = (0..8).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
-    let mut harness = Harness::with(machines.collect());
-    for _ in 0..8 {
-        harness.step(pending((0..4).map(|n| part(&format!("data.part-{n}"))).collect()));
-    }
-    harness.listed(
-        config_maps(),
-        vec![map("one", 9, json!({"data": {"large": "x".repeat(10_000)}}))],
-    );
-    let renders = |call: &&(CallId, Call)| matches!(call.1, Call::Render(_));
-    // Six parts are read here: all four of the first pass, and two of the second.
-    assert_eq!(
-        harness.calls.iter().filter(renders).count(),
-        7,
-        "{:?}",
-        harness.calls
-    );
-    assert_eq!(harness.steps(), 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests of what starts and ends with the lease.
 
 use super::*;
+use crate::reconcile::fixture::seen;
 
 #[test]
 fn a_host_that_stops_begins_nothing_more_and_keeps_the_lease_until_what_it_writes_is_answered() {
@@ -233,11 +234,14 @@ fn a_create_that_waits_too_long_for_its_cloud_is_not_sent() {
     harness.feed(Input::Tick);
     harness.answer_leases();
     let told = harness.calls.iter().find_map(|(_, call)| match call {
-        Call::Step { pass, .. } => pass.journal.iter().find(|entry| entry.request == clone_of("n")),
+        Call::Step { input, limits, .. } => {
+            let journal = seen(input, limits);
+            journal.into_iter().find(|entry| entry.request == clone_of("n"))
+        }
         Call::Commit(_) => panic!("it is sent"),
         _ => None,
     });
-    let code = told.map(|entry| entry.answer.as_ref().map_err(|failure| failure.code));
+    let code = told.map(|entry| entry.answer.map_err(|failure| failure.code));
     assert_eq!(code, Some(Err(Code::Aborted)));
 }
 

@@ -109,10 +109,13 @@ fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
     harness.shown(primary(), machine("m", 2, json!({"status": patch["status"]})));
     harness.pass(1_000);
     let (_, call) = harness.take("step", |call| !matches!(call, Call::Lease(_)));
-    let Call::Step { pass, .. } = call else {
+    let Call::Step { input, .. } = call else {
         panic!("{call:?}")
     };
-    assert_eq!(pass.pending[0].resolution, crate::contract::Resolution::Absent);
+    assert_eq!(
+        input.pass.pending[0].resolution,
+        crate::contract::Resolution::Absent
+    );
 }
 
 /// The handler of the next event of this object's pass panics.
@@ -158,12 +161,15 @@ fn a_panic_in_a_handler_costs_its_pass_and_no_other() {
 
     harness.step_of("n", pending(vec![lock]));
     let (id, call) = harness.take("step", |call| matches!(call, Call::Step { .. }));
-    let Call::Step { pass, .. } = call else {
+    let Call::Step { input, limits, .. } = call else {
         panic!("{call:?}")
     };
-    assert_eq!(pass.journal[0].answer, Ok("\"held\"".into()));
-    let outcome = Ok(conclusion(json!(null), Next::Settled(None), vec![0]));
-    harness.reply(id, Reply::Stepped(Stepped { outcome, fuel: 1 }));
+    let reply = input.step(&limits, |pass| {
+        assert_eq!(pass.journal[0].answer, Ok("\"held\"".into()));
+        let outcome = Ok(conclusion(json!(null), Next::Settled(None), vec![0]));
+        Stepped { outcome, fuel: 1 }
+    });
+    harness.reply(id, Reply::Stepped(reply));
     assert_eq!(harness.records[1].outcome, Outcome::Published);
 
     assert!(harness.wait("m").is_some_and(|wait| wait <= 1_000));
@@ -312,11 +318,11 @@ fn a_stale_object_that_another_one_replaced_leaves_the_pass_to_its_successor() {
     let successor = machine("m", 7, json!({"metadata": {"uid": "of a successor"}}));
     harness.reply(id, Reply::Objects(Ok(vec![successor])));
     let (_, call) = harness.take("step", |call| matches!(call, Call::Step { .. }));
-    let Call::Step { pass, .. } = call else {
+    let Call::Step { input, .. } = call else {
         panic!("{call:?}")
     };
     let is_successor = |object: &crate::contract::Json| object.contains("of a successor");
-    assert!(pass.object.as_ref().is_some_and(is_successor));
+    assert!(input.pass.object.as_ref().is_some_and(is_successor));
     assert_eq!((harness.steps(), harness.controller.keys().count()), (0, 1));
 }
 
@@ -418,32 +424,6 @@ fn a_discarded_pass_waits_for_its_next_try_and_loses_no_change() {
     harness.accepted(&machine("m", 6, json!({"status": {"seen": "2"}})));
     assert_eq!(harness.records[2].outcome, Outcome::Published);
     assert_eq!(harness.records.len(), 3);
-}
-
-#[test]
-fn a_pass_that_waited_for_memory_and_goes_on_by_itself_just_before_its_turn_meets_no_defect() {
-    let machines = vec![
-        machine("a", 1, json!({"metadata": {"finalizers": []}})),
-        machine("b", 1, json!({})),
-    ];
-    let mut harness = Harness::with(machines);
-    harness.step_of("a", pending(vec![stop()]));
-    let of = |name: &str| harness.controller.keys.states[&key_of(name)].running;
-    let (a, b) = (of("a").expect("a pass"), of("b").expect("a pass"));
-    let queue: Arc<str> = "machines default".into();
-    harness
-        .controller
-        .shared
-        .journals
-        .hold(&queue, a, 64 << 20, false);
-    harness.step_of("b", pending(vec![get(), list("a=b")]));
-    assert_eq!(harness.view("b").map(|view| view.waiting), Some(WaitsFor::Memory));
-    // The write of `a` and the question of `b` to the cloud are cut at the same time. The end of `a` gives memory back.
-    harness.pass(5_000);
-    assert_eq!(harness.records.len(), 1, "{:?}", harness.records);
-    let watch = WaitsFor::Watch(config_maps(), None);
-    assert_eq!(harness.view("b").map(|view| view.waiting), Some(watch));
-    assert!(harness.controller.passes.in_flight.contains_key(&b), "it goes on");
 }
 
 #[test]

@@ -2,8 +2,8 @@ use super::*;
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
 use crate::reconcile::fixture::{
-    FINALIZER, Fixture, answer, clone_of, config_map, config_maps, entry, failure, found, machine, ms,
-    operations, outcome, patches, pending, prepared, ready, stepped, stop, terms, versions,
+    FINALIZER, Fixture, answer, clone_of, config_map, config_maps, entry, failure, found, journal, machine,
+    ms, operations, outcome, patches, pending, prepared, ready, stepped, stop, terms, versions,
 };
 use crate::reconcile::{Work, primary_scopes};
 use crate::shared::waiter::NotSent;
@@ -21,14 +21,7 @@ pub(crate) fn panicking() -> Phase {
 
 /// The answers that the policy gets when it is called again.
 fn answers(commands: &[Command]) -> Vec<Result<Json, Code>> {
-    let journal = commands.iter().find_map(|command| match command {
-        Command::Call {
-            call: Call::Step { pass, .. },
-            ..
-        } => Some(&pass.journal),
-        _ => None,
-    });
-    let journal = journal.map_or(&[][..], |journal| journal.as_slice());
+    let journal = journal(commands).unwrap_or_default();
     let told = |entry: &crate::contract::Entry| entry.answer.clone().map_err(|failure| failure.code);
     journal.iter().map(told).collect()
 }
@@ -303,13 +296,7 @@ fn a_create_that_cannot_read_what_it_needs_costs_no_write_and_is_not_in_doubt() 
         let (_, commands) = fixture.go_on(flow, event);
         assert!(patches(&commands).is_empty() && fixture.work.entered.is_empty());
         assert_eq!(answers(&commands), [Err(code)]);
-        let told = commands.iter().find_map(|command| match command {
-            Command::Call {
-                call: Call::Step { pass, .. },
-                ..
-            } => pass.journal[0].answer.clone().err(),
-            _ => None,
-        });
+        let told = journal(&commands).and_then(|journal| journal[0].answer.clone().err());
         assert_eq!(told.map(|failure| failure.effect), Some(Effect::None));
         assert!(!fixture.work.acted);
     }
@@ -949,16 +936,7 @@ fn a_create_that_is_refused_for_a_doubt_changed_nothing() {
     let fate = Fate::Resolved(Resolution::Unknown("why".into()));
     fixture.work.found = vec![Entry { entry, fate }];
     let (_, commands) = fixture.requests(vec![clone_of("m")]);
-    let effect = commands.iter().find_map(|command| match command {
-        Command::Call {
-            call: Call::Step { pass, .. },
-            ..
-        } => pass.journal[0]
-            .answer
-            .as_ref()
-            .err()
-            .map(|failure| failure.effect),
-        _ => None,
-    });
+    let told = journal(&commands).and_then(|journal| journal[0].answer.clone().err());
+    let effect = told.map(|failure| failure.effect);
     assert_eq!(effect, Some(Effect::None));
 }

@@ -10,19 +10,13 @@ use crate::reconcile::fixture::{
     Fixture, answer, ask, config_map, config_maps, failure, found, get, pending, stepped,
 };
 use crate::reconcile::{Dependency, Moved, Report};
-use crate::render::Render;
 use crate::selection::Selection;
 use serde_json::{Value, json};
 
 /// The answers in the journal when the policy is called again.
 fn journal(commands: &[Command]) -> Option<Vec<Result<Json, Failure>>> {
-    commands.iter().find_map(|command| match command {
-        Command::Call {
-            call: Call::Step { pass, .. },
-            ..
-        } => Some(pass.journal.iter().map(|entry| entry.answer.clone()).collect()),
-        _ => None,
-    })
+    let journal = crate::reconcile::fixture::journal(commands)?;
+    Some(journal.into_iter().map(|entry| entry.answer).collect())
 }
 
 fn code(commands: &[Command]) -> Option<Code> {
@@ -266,136 +260,14 @@ fn many(fixture: &mut Fixture, count: usize) {
     fixture.cache.observe(&config_maps(), listed);
 }
 
-fn renders(commands: &[Command]) -> Vec<(usize, &Render)> {
-    let calls = commands.iter().filter_map(|command| match command {
-        Command::Call {
-            slot,
-            call: Call::Render(render),
-            ..
-        } => Some((*slot, &**render)),
-        _ => None,
-    });
-    calls.collect()
-}
-
 #[test]
-fn a_long_list_is_rendered_by_a_thread_and_a_short_one_at_once() {
-    for (count, by_thread) in [(16, 0), (17, 1)] {
-        let mut fixture = Fixture::new();
-        many(&mut fixture, count);
-        let (_, commands) = fixture.requests(vec![labelled("b")]);
-        assert_eq!(renders(&commands).len(), by_thread, "{count}");
-    }
-}
-
-/// A question for a part of the ConfigMap.
-fn part(latest: bool, path: &str) -> Request {
-    let Request::Ask(mut asked) = config_map(latest) else {
-        panic!("a question")
-    };
-    if let Question::Object(query) = &mut asked.question {
-        query.projection = vec![path.into()];
-    }
-    Request::Ask(asked)
-}
-
-#[test]
-fn a_part_of_a_large_object_is_rendered_by_a_thread_and_the_whole_of_it_is_shared() {
-    let (large, whole) = ("x".repeat(100_000), config_map(false));
-    for (asked, data, by_thread) in [
-        (part(false, "data.none"), "v", 0),
-        (part(false, "data.none"), &large, 1),
-        (whole, &large, 0),
-        (part(true, "data.none"), "v", 0),
-        (part(true, "data.none"), &large, 1),
-        // The cache does not hold it, so it would be held for the thread alone.
-        (part(true, "data.newer"), &large, 0),
-    ] {
-        let mut fixture = Fixture::new();
-        listed(&mut fixture, vec![site(data)]);
-        let (mut flow, mut commands) = fixture.requests(vec![asked.clone()]);
-        if commands.iter().any(|command| {
-            matches!(
-                command,
-                Command::Call {
-                    call: Call::Read(_),
-                    ..
-                }
-            )
-        }) {
-            let mut read = site(data);
-            if asked == part(true, "data.newer") {
-                crate::merge::apply(&json!({"metadata": {"resourceVersion": "6"}}), &mut read);
-            }
-            (flow, commands) = fixture.go_on(flow, found(Ok(read)));
-        }
-        let rendered: Vec<Rendered> = renders(&commands)
-            .iter()
-            .map(|(_, render)| render.run())
-            .collect();
-        assert_eq!(rendered.len(), by_thread, "{asked:?}");
-        if let Some(rendered) = rendered.into_iter().next() {
-            (_, commands) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Rendered(rendered)));
-        }
-        let journal = journal(&commands).expect("the policy is called again");
-        assert!(
-            journal[0].as_ref().is_ok_and(|json| json.contains("site")),
-            "{journal:?}"
-        );
-        assert_eq!(fixture.work.dependencies.len(), 1);
-    }
-}
-
-#[test]
-fn of_many_parts_of_an_object_the_event_loop_renders_few_and_a_thread_the_others() {
-    let mut fixture = Fixture::new();
-    listed(&mut fixture, vec![site(&"x".repeat(10_000))]);
-    let parts: Vec<Request> = (0..20).map(|n| part(false, &format!("data.part-{n}"))).collect();
-    let (mut flow, mut commands) = fixture.requests(parts.clone());
-    let mut by_thread = 0;
-    while let [(slot, render)] = renders(&commands)[..] {
-        by_thread += 1;
-        let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
-        (flow, commands) = fixture.go_on(flow, rendered);
-    }
-    assert_eq!(
-        journal(&commands).map(|journal| journal.len()),
-        Some(20),
-        "{flow:?}"
-    );
-    // Six at once, and six after each that a thread renders.
-    assert_eq!(by_thread, 2);
-    // So it is when the next pass is prepared with them.
-    fixture.frame.last.used = fixture.work.dependencies.clone().into_iter().collect();
-    let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
-    assert_eq!(renders(&commands).len(), 1);
-}
-
-#[test]
-fn a_list_that_no_thread_renders_in_time_is_said_to_be_late() {
-    let mut fixture = Fixture::new();
-    many(&mut fixture, 40);
-    let (flow, commands) = fixture.requests(vec![labelled("b")]);
-    assert_eq!(renders(&commands).len(), 1);
-    let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
-    assert_eq!(code(&commands), Some(Code::DeadlineExceeded));
-}
-
-#[test]
-fn long_lists_of_a_step_are_rendered_one_after_another_in_the_room_that_is_left() {
+fn the_lists_of_a_step_share_the_room_that_is_left_in_the_journal() {
     let mut fixture = Fixture::new();
     fixture.bind(|binding| binding.spec.limits.journal = 15_000);
     many(&mut fixture, 40);
     let labels = ["b", "b,a!=x", "b,a!=y", "b,a!=z"];
-    let (mut flow, mut commands) = fixture.requests(labels.map(labelled).to_vec());
-    let mut rooms = Vec::new();
-    while let [(slot, render)] = renders(&commands)[..] {
-        rooms.push(render.limit);
-        let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
-        (flow, commands) = fixture.go_on(flow, rendered);
-    }
+    let (flow, commands) = fixture.requests(labels.map(labelled).to_vec());
     assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
-    assert!(rooms.is_sorted_by(|a, b| a > b || *a < 4_000), "{rooms:?}");
     let journal = journal(&commands).expect("the policy is called again");
     let bytes: usize = journal.iter().flatten().map(|json| json.len()).sum();
     assert!(bytes <= 15_000, "{bytes}");
@@ -409,7 +281,6 @@ fn what_there_is_no_room_for_is_not_even_looked_at() {
     fixture.bind(|binding| binding.spec.limits.answer = 0);
     many(&mut fixture, 40);
     let (_, commands) = fixture.requests(vec![labelled("b")]);
-    assert!(renders(&commands).is_empty(), "{commands:?}");
     assert_eq!(code(&commands), Some(Code::ResourceExhausted));
 }
 
@@ -434,11 +305,6 @@ fn a_long_list_that_the_last_pass_used_is_rendered_before_the_first_step() {
     let dependency = Dependency::new(grant.expect("a grant").into(), config_maps(), selection);
     fixture.frame.last.used = [((Role::Lifecycle, asked.question), dependency)].into();
     let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
-    let [(slot, render)] = renders(&commands)[..] else {
-        panic!("{commands:?}")
-    };
-    let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
-    let (flow, commands) = fixture.go_on(flow, rendered);
     assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
     assert_eq!(journal(&commands).map(|journal| journal.len()), Some(1));
 }
@@ -470,7 +336,8 @@ fn questions_whose_watches_have_not_listed_count_among_those_of_their_pass() {
     let (flow, _) = fixture.requests(labels.map(labelled).to_vec());
     many(&mut fixture, 1);
     let (flow, _) = fixture.go_on(flow, PhaseEvent::Listed(0));
-    let (_, commands) = fixture.go_on(flow, PhaseEvent::Listed(1));
+    let (flow, _) = fixture.go_on(flow, PhaseEvent::Listed(1));
+    let (_, commands) = fixture.go_on(flow, PhaseEvent::Listed(2));
     let journal = journal(&commands).expect("the policy is called again");
     let codes = journal
         .iter()
@@ -528,23 +395,6 @@ fn a_tenant_that_has_as_many_watches_as_it_may_opens_no_more() {
     let failure = journal[3].as_ref().expect_err("it is one too many");
     assert_eq!(failure.code, Code::ResourceExhausted);
     assert!(failure.message.starts_with("Pod on node-9003: "), "{failure}");
-}
-
-#[test]
-fn after_a_list_that_does_not_fit_the_next_ones_are_not_rendered() {
-    let mut fixture = Fixture::new();
-    fixture.bind(|binding| binding.spec.limits.journal = 9_000);
-    many(&mut fixture, 40);
-    let requests = (0..12).map(|n| labelled(&format!("b,a!=x{n}"))).collect();
-    let (mut flow, mut commands) = fixture.requests(requests);
-    let mut rendered = 0;
-    while let [(slot, render)] = renders(&commands)[..] {
-        rendered += 1;
-        let reply = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
-        (flow, commands) = fixture.go_on(flow, reply);
-    }
-    assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
-    assert!(rendered < 5, "{rendered} lists were rendered");
 }
 
 #[test]
@@ -613,7 +463,6 @@ fn a_list_that_reads_through_is_asked_for_no_more_than_the_grant_reaches() {
 fn an_event_that_no_question_waits_for_is_a_defect() {
     let answered = |slot| PhaseEvent::Reply(slot, Reply::Answer(Ok(json!({}))));
     let read = |slot| PhaseEvent::Reply(slot, Reply::objects(Ok(json!([]))));
-    let rendered = |slot| PhaseEvent::Reply(slot, Reply::Rendered(Rendered::failed(failure(Code::Internal))));
     // The first question is answered, the second is read, and the third waits for its watch.
     for (event, fits) in [
         (answered(1), true),
@@ -625,8 +474,6 @@ fn an_event_that_no_question_waits_for_is_a_defect() {
         (answered(3), false),
         (read(0), false),
         (read(2), false),
-        (rendered(1), false),
-        (rendered(3), false),
         (PhaseEvent::Listed(0), false),
         (PhaseEvent::Listed(1), false),
         (PhaseEvent::Listed(3), false),
@@ -786,50 +633,51 @@ fn what_an_api_server_does_not_have_is_not_found_and_depended_on() {
 }
 
 #[test]
-fn while_one_list_is_read_no_other_is_looked_at() {
-    let mut fixture = Fixture::new();
-    many(&mut fixture, 40);
-    let Request::Ask(mut latest) = labelled("b") else {
-        panic!("a question")
+fn while_one_list_is_read_no_other_is() {
+    let latest = |label: &str| {
+        let Request::Ask(mut asked) = labelled(label) else {
+            panic!("a question")
+        };
+        if let Question::Objects(query) = &mut asked.question {
+            query.latest = true;
+        }
+        Request::Ask(asked)
     };
-    if let Question::Objects(query) = &mut latest.question {
-        query.latest = true;
+    let reads = |commands: &[Command]| {
+        let is_read = |command: &&Command| {
+            matches!(
+                command,
+                Command::Call {
+                    call: Call::Read(_),
+                    ..
+                }
+            )
+        };
+        commands.iter().filter(is_read).count()
+    };
+    for second in [found(Ok(json!([]))), PhaseEvent::Cut(0)] {
+        let mut fixture = Fixture::new();
+        let (flow, commands) = fixture.requests(vec![latest("b"), latest("c"), get()]);
+        assert_eq!(reads(&commands), 1);
+        let cloud = PhaseEvent::Reply(2, Reply::Answer(Ok(json!({}))));
+        let (flow, commands) = fixture.go_on(flow, cloud);
+        assert_eq!(reads(&commands), 0);
+        let (_, commands) = fixture.go_on(flow, second);
+        assert_eq!(reads(&commands), 1);
     }
-    let (flow, _) = fixture.requests(vec![Request::Ask(latest), labelled("b"), get()]);
-    let cloud = PhaseEvent::Reply(2, Reply::Answer(Ok(json!({}))));
-    let (flow, commands) = fixture.go_on(flow, cloud);
-    assert!(renders(&commands).is_empty(), "{commands:?}");
-    let (_, commands) = fixture.go_on(flow, found(Ok(json!([]))));
-    assert_eq!(renders(&commands).len(), 1);
 }
 
 #[test]
-fn while_one_list_is_rendered_no_other_is_looked_at() {
-    let mut fixture = Fixture::new();
-    many(&mut fixture, 40);
-    let (flow, commands) = fixture.requests(vec![labelled("b"), labelled("b,a!=x"), get()]);
-    let [(slot, render)] = renders(&commands)[..] else {
-        panic!("{commands:?}")
-    };
-    let rendered = PhaseEvent::Reply(slot, Reply::Rendered(render.run()));
-    let cloud = PhaseEvent::Reply(2, Reply::Answer(Ok(json!({}))));
-    let (flow, commands) = fixture.go_on(flow, cloud);
-    assert!(renders(&commands).is_empty(), "{commands:?}");
-    let (_, commands) = fixture.go_on(flow, rendered);
-    assert_eq!(renders(&commands).len(), 1);
-}
-
-#[test]
-fn a_question_that_is_being_read_counts_among_those_of_its_pass() {
+fn a_question_that_was_read_when_all_that_a_pass_may_ask_was_answered_is_refused() {
     let mut fixture = Fixture::new();
     fixture.bind(|binding| binding.spec.limits.dependencies = 1);
     many(&mut fixture, 1);
     let (flow, _) = fixture.requests(vec![config_map(true), labelled("b")]);
     let (_, commands) = fixture.go_on(flow, found(Ok(site("v"))));
     let journal = journal(&commands).expect("the policy is called again");
-    let refused = journal[1].as_ref().err().map(|failure| failure.code);
+    let refused = journal[0].as_ref().err().map(|failure| failure.code);
     assert_eq!(
-        (journal[0].is_ok(), refused),
-        (true, Some(Code::ResourceExhausted))
+        (refused, journal[1].is_ok()),
+        (Some(Code::ResourceExhausted), true)
     );
 }

@@ -1,0 +1,354 @@
+//! What a worker does for a pass: it renders what is new in the journal and calls the policy. It is pure, so the host, the
+//! simulation and the tests of policies run the same.
+
+use std::sync::Arc;
+
+use crate::binding::Limits;
+use crate::contract::{Ask, Entry, Failure, Json, Pass, Question, Request};
+use crate::fault::{Fault, Stepped};
+use crate::render::{Render, too_large};
+
+/// The bytes of text that one call reads. What is left is rendered by the next call, so that the work of one pass holds up
+/// others for some milliseconds at most, but for a single object or list that is larger.
+const AT_ONCE: u64 = 2 << 20;
+/// The bytes that a failure counts in a journal, beside its texts.
+const FAILURE: u64 = 64;
+/// The most bytes of a failure's message in a journal: a condition on the object has room for as many.
+const MESSAGE: usize = 32_768;
+
+/// An entry of a journal that is being made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    /// A request and its answer.
+    Known(Entry),
+    /// A question about objects, whose answer the next step renders.
+    Named(Ask, Arc<Render>),
+}
+
+/// The input of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepInput {
+    /// The snapshot, without a journal.
+    pub pass: Pass,
+    /// The journal so far.
+    pub journal: Vec<Item>,
+    /// How many items at the beginning of the journal this pass has not asked for. Half of the journal is for them at most,
+    /// and what does not fit is left out: if the policy asks for it, it is told.
+    pub unasked: usize,
+    /// Whether a list did not fit into what is left of the journal. Later lists are refused without being rendered.
+    pub is_full: bool,
+}
+
+/// The result of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StepReply {
+    /// The answers that were rendered, in the order of the journal. `None` for one that was left out.
+    pub rendered: Vec<Option<Answered>>,
+    /// The bytes of text that were read for them.
+    pub read: u64,
+    /// Whether a list did not fit.
+    pub is_full: bool,
+    /// What the policy returned; `None` if more is to be rendered before it is called.
+    pub stepped: Option<Stepped>,
+}
+
+/// A rendered answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    /// The answer, as the journal holds it.
+    pub answer: Result<Json, Failure>,
+    /// The number of objects that it counted.
+    pub count: u64,
+}
+
+impl Item {
+    /// The request.
+    pub(crate) fn ask(&self) -> Option<&Ask> {
+        match self {
+            Item::Known(Entry {
+                request: Request::Ask(ask),
+                ..
+            })
+            | Item::Named(ask, _) => Some(ask),
+            Item::Known(_) => None,
+        }
+    }
+
+    /// The entry, if its answer is known.
+    pub(crate) fn known(self) -> Option<Entry> {
+        match self {
+            Item::Known(entry) => Some(entry),
+            Item::Named(..) => None,
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Item::Known(entry) => size_of(&entry.answer),
+            Item::Named(..) => 0,
+        }
+    }
+}
+
+impl StepInput {
+    /// Renders what the journal only names, and calls the policy if all is rendered.
+    pub fn step(&self, limits: &Limits, policy: impl FnOnce(&Pass) -> Stepped) -> StepReply {
+        let mut reply = StepReply {
+            rendered: Vec::new(),
+            read: 0,
+            is_full: self.is_full,
+            stepped: None,
+        };
+        let mut bytes = self.journal.iter().map(Item::bytes).fold(0, u64::saturating_add);
+        let mut journal = Vec::with_capacity(self.journal.len());
+        for (index, item) in self.journal.iter().enumerate() {
+            let (ask, render) = match item {
+                Item::Known(entry) => {
+                    journal.push(entry.clone());
+                    continue;
+                }
+                Item::Named(ask, render) => (ask, render),
+            };
+            if reply.read >= AT_ONCE {
+                return reply;
+            }
+            let is_asked = index >= self.unasked;
+            let most = if is_asked {
+                limits.journal
+            } else {
+                limits.journal / 2
+            };
+            let room = limits.answer.min(most.saturating_sub(bytes));
+            let entry = reply.render(ask, render, (room, limits.answer), is_asked);
+            if let Some(entry) = entry {
+                bytes = bytes.saturating_add(size_of(&entry.answer));
+                journal.push(entry);
+            }
+        }
+        let pass = Pass {
+            journal,
+            ..self.pass.clone()
+        };
+        reply.stepped = Some(policy(&pass));
+        reply
+    }
+}
+
+impl StepReply {
+    /// A step that the host could not do.
+    pub fn failed(fault: Fault) -> Self {
+        let outcome = Err(fault);
+        StepReply {
+            rendered: Vec::new(),
+            read: 0,
+            is_full: false,
+            stepped: Some(Stepped { outcome, fuel: 0 }),
+        }
+    }
+
+    /// Renders an answer into so much room. A list that is too long for any answer says nothing about the next one. One that
+    /// is too long for the rest of the journal shows that the rest is small: rendering more lists for it would be in vain.
+    fn render(
+        &mut self,
+        ask: &Ask,
+        render: &Render,
+        (room, most): (u64, u64),
+        is_asked: bool,
+    ) -> Option<Entry> {
+        let is_list = matches!(ask.question, Question::Objects(_));
+        let rendered = match is_list && (self.is_full || room == 0) {
+            true => Err(too_large(room)),
+            false => Ok(render.run(room)),
+        };
+        let (answer, count, read) = match rendered {
+            Ok(rendered) => (rendered.answer, rendered.count, rendered.read),
+            Err(failure) => (Err(failure), 0, 0),
+        };
+        self.read = self.read.saturating_add(read);
+        let does_not_fit = answer.as_ref().is_err_and(|failure| *failure == too_large(room));
+        if does_not_fit && !is_asked {
+            self.rendered.push(None);
+            return None;
+        }
+        self.is_full |= is_list && does_not_fit && room < most;
+        let entry = entry(Request::Ask(ask.clone()), answer);
+        self.rendered.push(Some(Answered {
+            answer: entry.answer.clone(),
+            count,
+        }));
+        Some(entry)
+    }
+}
+
+/// An entry with an answer. A failure names its request, so that the failure stays clear when a policy passes it on.
+pub(crate) fn entry(request: Request, answer: Result<Json, Failure>) -> Entry {
+    let answer = answer.map_err(|failure| shortened(failure.of(request.operation())));
+    Entry { request, answer }
+}
+
+/// The bytes that an answer counts in a journal.
+pub(crate) fn size_of(answer: &Result<Json, Failure>) -> u64 {
+    match answer {
+        Ok(json) => json.len() as u64,
+        // The other side writes the texts: an API server's detail alone may have 4 KiB.
+        Err(failure) => {
+            FAILURE + (failure.message.len() + failure.detail.as_ref().map_or(0, |json| json.len())) as u64
+        }
+    }
+}
+
+/// A failure whose message a journal can hold many of. Clouds and API servers write as much as they like.
+fn shortened(mut failure: Failure) -> Failure {
+    let end = failure.message.floor_char_boundary(MESSAGE);
+    failure.message.truncate(end);
+    failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{Code, ListQuery, Step};
+    use crate::object::Object;
+    use crate::reconcile::fixture::{config_maps, pending};
+    use crate::selection::Selection;
+    use serde_json::{Value, json};
+
+    const SIZE: usize = 1_000;
+
+    fn map(name: &str, size: usize) -> Object {
+        Object::new(
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"text": "x".repeat(size)},
+            "metadata": {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}}),
+        )
+    }
+
+    /// A list of this many ConfigMaps of so many bytes.
+    fn list(count: usize, size: usize) -> Item {
+        let question = Question::Objects(ListQuery::all(config_maps().kind));
+        let grant = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespaces": ["*"]});
+        let objects: Vec<Object> = (0..count).map(|n| map(&format!("m-{n:04}"), size)).collect();
+        let asked = (question.clone(), Selection::default());
+        let grant: crate::binding::KindGrant = serde_json::from_value(grant).expect("a grant");
+        let render = Render::new(objects, None, grant.into(), asked);
+        Item::Named(Ask { round: 0, question }, render.into())
+    }
+
+    fn input(journal: Vec<Item>) -> StepInput {
+        let pass = Pass {
+            object: None,
+            now: 0,
+            causes: Vec::new(),
+            attempt: 0,
+            config: "null".into(),
+            pending: Vec::new(),
+            journal: Vec::new(),
+        };
+        StepInput {
+            pass,
+            journal,
+            unasked: 0,
+            is_full: false,
+        }
+    }
+
+    fn stepped() -> Stepped {
+        let outcome: Result<Step, _> = Ok(pending(Vec::new()));
+        Stepped { outcome, fuel: 7 }
+    }
+
+    fn limits(journal: u64, answer: u64) -> Limits {
+        Limits {
+            journal,
+            answer,
+            ..Limits::default()
+        }
+    }
+
+    /// What became of each answer: its items, or its failure; `None` if it was left out.
+    fn told(reply: &StepReply) -> Vec<Option<Result<usize, Code>>> {
+        let items = |json: &Json| serde_json::from_str::<Vec<Value>>(json).expect("a list").len();
+        let told = |answered: &Answered| {
+            answered
+                .answer
+                .as_ref()
+                .map(items)
+                .map_err(|failure| failure.code)
+        };
+        reply.rendered.iter().map(|one| one.as_ref().map(told)).collect()
+    }
+
+    #[test]
+    fn the_policy_sees_what_is_rendered_and_what_is_known_in_the_order_of_its_requests() {
+        let known = entry(crate::reconcile::fixture::get(), Ok("[1]".into()));
+        let input = input(vec![list(1, SIZE), Item::Known(known), list(2, SIZE)]);
+        let mut seen = Vec::new();
+        let reply = input.step(&Limits::default(), |pass| {
+            seen = pass.journal.iter().map(|entry| entry.answer.clone()).collect();
+            stepped()
+        });
+        assert_eq!(told(&reply), [Some(Ok(1)), Some(Ok(2))]);
+        let counts: Vec<u64> = reply.rendered.iter().flatten().map(|one| one.count).collect();
+        assert_eq!(counts, [1, 2]);
+        let rendered: Vec<_> = reply
+            .rendered
+            .iter()
+            .flatten()
+            .map(|one| one.answer.clone())
+            .collect();
+        assert_eq!(seen, [rendered[0].clone(), Ok("[1]".into()), rendered[1].clone()]);
+        assert_eq!(reply.stepped, Some(stepped()));
+    }
+
+    #[test]
+    fn a_call_reads_so_much_and_the_next_one_goes_on_before_the_policy_is_called() {
+        let most = usize::try_from(AT_ONCE).expect("some MiB");
+        let input = input(vec![list(1, most / 2), list(1, most / 2), list(1, SIZE)]);
+        let reply = input.step(&Limits::default(), |_| panic!("it is not all rendered"));
+        assert_eq!((reply.rendered.len(), reply.stepped), (2, None));
+        assert!(reply.read >= AT_ONCE);
+    }
+
+    #[test]
+    fn the_next_answer_has_the_room_that_is_left_and_a_list_after_one_that_does_not_fit_is_not_read() {
+        let one = input(vec![list(2, SIZE)]).step(&Limits::default(), |_| stepped());
+        let bytes = size_of(&one.rendered[0].as_ref().expect("an answer").answer);
+        let lists = || input(vec![list(2, SIZE), list(2, SIZE), list(1, SIZE)]);
+        let too_large = Some(Err(Code::ResourceExhausted));
+        for (journal, second) in [(2 * bytes, Some(Ok(2))), (2 * bytes - 1, too_large.clone())] {
+            let reply = lists().step(&limits(journal, 1 << 20), |_| stepped());
+            assert_eq!(
+                told(&reply),
+                [Some(Ok(2)), second, too_large.clone()],
+                "{journal}"
+            );
+            let again = StepInput {
+                is_full: reply.is_full,
+                ..input(vec![list(1, SIZE)])
+            };
+            let again = again.step(&Limits::default(), |_| stepped());
+            assert_eq!((told(&again), again.read), (vec![too_large.clone()], 0));
+        }
+        // Too long for any answer: that says nothing of the next.
+        let reply = lists().step(&limits(1 << 20, bytes - 1), |_| stepped());
+        assert_eq!(told(&reply), [too_large.clone(), too_large, Some(Ok(1))]);
+    }
+
+    #[test]
+    fn what_nobody_asked_for_in_this_pass_takes_half_of_the_journal_and_is_left_out_if_it_does_not_fit() {
+        let one = input(vec![list(2, SIZE)]).step(&Limits::default(), |_| stepped());
+        let bytes = size_of(&one.rendered[0].as_ref().expect("an answer").answer);
+        for (journal, expected) in [(2 * bytes, Some(Ok(2))), (2 * bytes - 2, None)] {
+            let input = StepInput {
+                unasked: 1,
+                ..input(vec![list(2, SIZE), list(1, SIZE)])
+            };
+            let mut seen = 0;
+            let reply = input.step(&limits(journal, 1 << 20), |pass| {
+                seen = pass.journal.len();
+                stepped()
+            });
+            assert_eq!(told(&reply), [expected.clone(), Some(Ok(1))], "{journal}");
+            assert_eq!(seen, told(&reply).iter().flatten().count());
+        }
+    }
+}
