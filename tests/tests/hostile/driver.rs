@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::hostile::POLL;
 
 /// How long each row is played.
-const PLAYED: Duration = Duration::from_millis(2_500);
+const PLAYED: Duration = Duration::from_millis(1_500);
 /// The operations of the offender at the same time.
 const AT_A_TIME: usize = 4;
 /// Between two operations of an offender. To make a connection for each takes time of this thread, too.
