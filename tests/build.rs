@@ -38,15 +38,13 @@ fn main() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("tests lies in the workspace");
-    // `target/debug`, of `target/debug/build/polity-tests-…/out`.
+    // `target/debug/guests`, beside `target/debug/build/polity-tests-…/out`.
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
-    let beside = || {
-        let profile = out.ancestors().nth(3).expect("a folder of the profile");
-        profile.join("guests")
-    };
-    // Lints with a target folder of their own name that of the tests.
-    println!("cargo::rerun-if-env-changed=POLITY_GUESTS");
-    let target = std::env::var_os("POLITY_GUESTS").map_or_else(beside, PathBuf::from);
+    let target = out
+        .ancestors()
+        .nth(3)
+        .expect("a folder of the profile")
+        .join("guests");
     for source in [
         "policies",
         "host/drivers",

@@ -482,8 +482,8 @@ impl Engine {
                 let done = self.workers.decide(turn, &policy, request, limits);
                 self.own.extend(done);
             }
-            Call::Compute(computation) => {
-                let done = self.workers.compute(turn, computation);
+            Call::Draft(draft) => {
+                let done = self.workers.draft(turn, draft);
                 self.own.extend(done);
             }
             Call::Cloud(request) => {
@@ -759,7 +759,7 @@ fn target_of(call: &Call) -> Target {
     match call {
         Call::Step { role, .. } => Target::Step(*role),
         Call::Decide { .. } => Target::Retry,
-        Call::Compute(_) => Target::Compute,
+        Call::Draft(_) => Target::Draft,
         Call::Cloud(request) => cloud(&request.operation),
         // The looks before a create, which is counted by itself.
         Call::Prepare(_) => cloud("prepare"),

@@ -36,8 +36,8 @@ pub enum Target {
     Step(Role),
     /// A question to a retry policy.
     Retry,
-    /// What a pass makes of a large object.
-    Compute,
+    /// The writes of a publication, drafted.
+    Draft,
 }
 
 /// Sees every pass in the order in which the passes end.

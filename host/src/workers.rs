@@ -1,4 +1,4 @@
-//! Threads that render answers, call policies and compute with large objects. Tenant queues take turns, and the work of
+//! Threads that render answers, call policies, and check and draft what these conclude. Tenant queues take turns, and the work of
 //! each is done in the order in which it arrives. So a tenant whose steps take longer than those before holds up its own
 //! steps alone.
 //!
@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polity_core::binding::{Limits, PolicyId};
-use polity_core::call::{CallId, Computation, Computed, Reply};
+use polity_core::call::{CallId, Reply};
 use polity_core::contract::{Code, Failure, RetryRequest};
 use polity_core::controller::Input;
 use polity_core::fault::{Fault, FaultKind};
-use polity_core::worker::{StepInput, StepReply};
+use polity_core::worker::{Draft, StepInput, StepReply};
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
 
@@ -102,7 +102,7 @@ enum Takes {
 enum Work {
     Step(Arc<Policy>, Limits, Arc<StepInput>),
     Decide(Arc<Policy>, Limits, Box<RetryRequest>),
-    Compute(Box<Computation>),
+    Draft(Box<Draft>),
     #[cfg(test)]
     Nothing,
 }
@@ -189,9 +189,9 @@ impl Workers {
         self.push(turn, Work::Decide(policy, limits, Box::new(request)))
     }
 
-    /// Computes what a pass makes of a large object. Returns the result if there are no threads.
-    pub(crate) fn compute(&self, turn: Turn, computation: Box<Computation>) -> Option<Input> {
-        self.push(turn, Work::Compute(computation))
+    /// Drafts the writes of a publication. Returns the result if there are no threads.
+    pub(crate) fn draft(&self, turn: Turn, draft: Box<Draft>) -> Option<Input> {
+        self.push(turn, Work::Draft(draft))
     }
 
     /// The policy of this id. The policies of a binding are added here before core learns of the binding, so
@@ -274,7 +274,7 @@ impl Job {
                 Reply::Stepped(input.step(limits, |pass| policy.step(pass, limits)))
             }
             Work::Decide(policy, limits, request) => Reply::Decided(policy.decide(request, limits).0),
-            Work::Compute(computation) => Reply::Computed(computation.run()),
+            Work::Draft(draft) => Reply::Drafted(Ok(draft.run())),
             #[cfg(test)]
             Work::Nothing => Reply::Objects(Ok(Vec::new())),
         }));
@@ -290,10 +290,9 @@ impl Job {
         match self.work {
             Work::Step(..) => Reply::Stepped(StepReply::failed(fault())),
             Work::Decide(..) => Reply::Decided(Err(fault())),
-            Work::Compute(_) => {
-                let message =
-                    "what the pass makes of the object could not be computed; this is a bug of Polity";
-                Reply::Computed(Computed::failed(Failure::new(Code::Internal, message)))
+            Work::Draft(_) => {
+                let message = "the writes of the pass could not be drafted; this is a bug of Polity";
+                Reply::Drafted(Err(Failure::new(Code::Internal, message)))
             }
             #[cfg(test)]
             Work::Nothing => Reply::Objects(Ok(Vec::new())),

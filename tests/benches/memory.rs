@@ -117,6 +117,7 @@ impl Bench {
                 self.steps.push((id, input));
                 None
             }
+            Call::Draft(draft) => Some(Reply::Drafted(Ok(draft.run()))),
             Call::Lease(_) if !self.leased => {
                 Some(Reply::Lease(Err(Failure::new(Code::Unavailable, "not yet"))))
             }

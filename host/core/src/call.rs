@@ -14,9 +14,8 @@ use crate::contract::{
 };
 pub use crate::entry::{PendingEntry, Resolved, Site};
 use crate::object::Object;
-pub use crate::reconcile::{Computation, Computed};
 use crate::time::{Boot, Unix, as_millis};
-use crate::worker::{StepInput, StepReply};
+use crate::worker::{Draft, Drafted, StepInput, StepReply};
 
 /// The number of a call. Its reply carries the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -137,8 +136,8 @@ pub enum Call {
     /// Reads from the API server: for `object` and `objects` the reply is [`Reply::Objects`] with whole objects, for
     /// `secret` and `reachable` it is [`Reply::Answer`].
     Read(Question),
-    /// Computes what a pass makes of a large object. Reply: [`Reply::Computed`].
-    Compute(Box<Computation>),
+    /// Drafts the writes of a publication. Reply: [`Reply::Drafted`].
+    Draft(Box<Draft>),
     /// Makes a token. Reply: [`Reply::Answer`].
     Mint(Mint),
     /// Revokes a token. Reply: [`Reply::Answer`] with an empty object, also if the token does not exist any more.
@@ -276,8 +275,8 @@ pub enum Reply {
     Answer(Answer),
     /// Reply of reads and writes of the cluster: the objects as they are now.
     Objects(Found),
-    /// Reply of [`Call::Compute`].
-    Computed(Computed),
+    /// Reply of [`Call::Draft`]: the writes, or why the host failed.
+    Drafted(Result<Drafted, Failure>),
     /// Reply of [`Call::Prepare`]: what the create needs, or why it cannot be made.
     Prepared(Result<Prepared, Failure>),
     /// Reply of [`Call::Resolve`].

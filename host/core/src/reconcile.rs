@@ -20,15 +20,12 @@
 
 mod acting;
 mod asking;
-mod checking;
-mod computation;
 mod deciding;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod frame;
 mod looking;
 mod own;
-mod pending;
 mod publishing;
 mod resolving;
 mod role;
@@ -51,11 +48,8 @@ use crate::shared::waiter::{NotSent, Terms};
 #[cfg(test)]
 pub(crate) use acting::tests::panicking;
 #[cfg(test)]
-pub(crate) use fixture::{
-    binding as fixture_binding, computation as fixture_computation, stop as fixture_stop,
-};
+pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
-pub use computation::{Computation, Computed};
 pub(crate) use deciding::{Clamped, Finished, answer_of, delay_of};
 pub(crate) use frame::{
     Dependency, Frame, LastPass, Moved, Questions, primary_scope, primary_scopes, reaches,

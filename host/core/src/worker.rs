@@ -1,11 +1,16 @@
-//! What a worker does for a pass: it renders what is new in the journal and calls the policy. It is pure, so the host, the
-//! simulation and the tests of policies run the same.
+//! What a worker does for a pass: it renders what is new in the journal, calls the policy, and checks what it concludes. It is
+//! pure, so the host, the simulation and the tests of policies run the same.
+
+mod check;
+mod conditions;
+mod draft;
 
 use std::sync::Arc;
 
 use crate::binding::Limits;
-use crate::contract::{Ask, Entry, Failure, Json, Pass, Question, Request};
+use crate::contract::{Ask, Entry, Failure, Json, Pass, Question, Request, Step};
 use crate::fault::{Fault, Stepped};
+use crate::merge::Edits;
 use crate::render::{Render, too_large};
 
 /// The bytes of text that one call reads. What is left is rendered by the next call, so that the work of one pass holds up
@@ -15,6 +20,15 @@ const AT_ONCE: u64 = 2 << 20;
 const FAILURE: u64 = 64;
 /// The most bytes of a failure's message in a journal: a condition on the object has room for as many.
 const MESSAGE: usize = 32_768;
+
+pub use check::Check;
+pub use conditions::HostCondition;
+pub(crate) use conditions::RECONCILED;
+pub use draft::{Draft, Drafted};
+pub(crate) use draft::{Drops, Entries, Stage, Written};
+
+/// The cost of a byte that becomes part of a tree, which is copied, compared and dropped, in bytes that are read.
+const PER_BYTE: u64 = 32;
 
 /// An entry of a journal that is being made.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +51,8 @@ pub struct StepInput {
     pub unasked: usize,
     /// Whether a list did not fit into what is left of the journal. Later lists are refused without being rendered.
     pub is_full: bool,
+    /// What the patch of a conclusion is checked against.
+    pub check: Check,
 }
 
 /// The result of a step.
@@ -44,12 +60,14 @@ pub struct StepInput {
 pub struct StepReply {
     /// The answers that were rendered, in the order of the journal. `None` for one that was left out.
     pub rendered: Vec<Option<Answered>>,
-    /// The bytes of text that were read for them.
+    /// The bytes of text that were read.
     pub read: u64,
     /// Whether a list did not fit.
     pub is_full: bool,
     /// What the policy returned; `None` if more is to be rendered before it is called.
     pub stepped: Option<Stepped>,
+    /// For a conclusion: what it changes of the object, `None` if the object is absent; or what is wrong with its patch.
+    pub checked: Option<Result<Option<Edits>, String>>,
 }
 
 /// A rendered answer.
@@ -98,6 +116,7 @@ impl StepInput {
             read: 0,
             is_full: self.is_full,
             stepped: None,
+            checked: None,
         };
         let mut bytes = self.journal.iter().map(Item::bytes).fold(0, u64::saturating_add);
         let mut journal = Vec::with_capacity(self.journal.len());
@@ -129,7 +148,15 @@ impl StepInput {
             journal,
             ..self.pass.clone()
         };
-        reply.stepped = Some(policy(&pass));
+        let stepped = policy(&pass);
+        if let Ok(Step::Concluded { conclusion, .. }) = &stepped.outcome {
+            let patch = conclusion.patch.as_ref();
+            let bytes = self.check.bytes(patch).saturating_mul(PER_BYTE);
+            reply.read = reply.read.saturating_add(bytes);
+            let edits = self.check.run(patch);
+            reply.checked = Some(edits.map(|edits| edits.map(Edits::without_tree)));
+        }
+        reply.stepped = Some(stepped);
         reply
     }
 }
@@ -143,6 +170,7 @@ impl StepReply {
             read: 0,
             is_full: false,
             stepped: Some(Stepped { outcome, fuel: 0 }),
+            checked: None,
         }
     }
 
@@ -248,6 +276,12 @@ mod tests {
             journal,
             unasked: 0,
             is_full: false,
+            check: Check {
+                binding: crate::reconcile::fixture_binding(&[]).into(),
+                role: crate::contract::Role::Lifecycle,
+                snapshot: None,
+                judged: None,
+            },
         }
     }
 

@@ -174,7 +174,7 @@ impl Metrics {
             Target::Cloud(operation) => (&self.cloud_calls, &self.cloud_seconds, operation.as_str()),
             Target::Api(verb) => (&self.api_calls, &self.api_seconds, *verb),
             // The recording of the pass has the steps.
-            Target::Step(_) | Target::Retry | Target::Compute => return,
+            Target::Step(_) | Target::Retry | Target::Draft => return,
         };
         let code = call.failure.map_or("ok", Code::as_str);
         calls.with_label_values(&[what, code]).inc();

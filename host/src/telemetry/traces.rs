@@ -150,7 +150,7 @@ impl Traces {
         let (kind, name) = match &call.target {
             Target::Step(role) => (SpanKind::Internal, format!("step {}", role.as_str())),
             Target::Retry => (SpanKind::Internal, "retry".to_owned()),
-            Target::Compute => (SpanKind::Internal, "compute".to_owned()),
+            Target::Draft => (SpanKind::Internal, "draft".to_owned()),
             Target::Cloud(operation) => (SpanKind::Client, format!("cloud {operation}")),
             Target::Api(verb) => (SpanKind::Client, format!("api {verb}")),
         };

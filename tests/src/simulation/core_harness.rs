@@ -219,7 +219,7 @@ impl CoreHarness {
                 let policy = self.policies.get(&*policy.0).expect("the test has this policy");
                 Reply::Stepped(input.step(limits, policy))
             }
-            Call::Compute(computation) => Reply::Computed(computation.run()),
+            Call::Draft(draft) => Reply::Drafted(Ok(draft.run())),
             Call::Decide { policy, .. } => Reply::Decided(Ok(Wait::After(self.waits[&*policy.0]))),
             Call::Cloud(request) => {
                 self.performed.push(request.clone());

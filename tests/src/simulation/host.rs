@@ -41,13 +41,11 @@ pub struct Watch {
     pub said: u64,
 }
 
-/// So small that passes wait for one another, and that a thread computes what a pass makes of an object with more than a
-/// little status.
+/// So small that passes wait for one another.
 pub const ROOMS: RoomSizes = RoomSizes {
     threads: 1,
     reads: 3,
     writes: 3,
-    small_object: 600,
 };
 
 /// Which sort of call.
@@ -75,7 +73,7 @@ impl Sort {
             Call::Write(Write::Event { .. }) | Call::Mint(_) | Call::Revoke { .. } => Sort::Event,
             Call::Write(Write::Act(_)) => Sort::Act,
             Call::Write(_) => Sort::Write,
-            Call::Step { .. } | Call::Decide { .. } | Call::Compute(_) => Sort::Thread,
+            Call::Step { .. } | Call::Decide { .. } | Call::Draft(_) => Sort::Thread,
             Call::Cloud(_)
             | Call::Prepare(_)
             | Call::Commit(_)

@@ -75,7 +75,7 @@ impl Controller {
         state.running = None;
         // The pass took these two out of the state of its key when it started. They go back whatever the outcome is.
         state.histories = std::mem::take(&mut work.histories);
-        state.futile = std::mem::take(&mut work.futile);
+        state.written = std::mem::take(&mut work.written);
         state.freshness.note(work);
         if matches!(outcome, Outcome::LeaseLost | Outcome::Stopped) {
             return None;

@@ -9,11 +9,11 @@ use crate::contract::{Cause, Event, ObjectRef, Origin, RetryRequest};
 use crate::key::{Key, ObjectKey, PassId};
 use crate::merge::Part;
 use crate::object::Object;
-use crate::projection::Digest;
 use crate::reconcile::{Awaited, EntryHistory, LastPass, Moved, primary_scope};
 use crate::retry::Delay;
 use crate::shared::rooms::Room;
 use crate::time::Boot;
+use crate::worker::Written;
 
 use super::Controller;
 use super::rate_limit::Bucket;
@@ -46,9 +46,8 @@ pub(super) struct KeyState {
     pub(super) slowed: bool,
     /// What this host knows about each entry in `status.pending`, by the entry's key.
     pub(super) histories: BTreeMap<String, EntryHistory>,
-    /// For each part of the last publication, a digest of the values that the API server did not keep. They are not
-    /// written again.
-    pub(super) futile: BTreeMap<Part, Digest>,
+    /// What was written last of each part.
+    pub(super) written: BTreeMap<Part, Written>,
     /// The request to the retry policy, and when the wait began. It is kept so that a new retry policy can be asked
     /// again.
     pub(super) retry: Option<(Boot, Box<RetryRequest>)>,
@@ -181,7 +180,7 @@ impl KeyState {
             bucket,
             slowed: false,
             histories: BTreeMap::new(),
-            futile: BTreeMap::new(),
+            written: BTreeMap::new(),
             retry: None,
             events: Vec::new(),
             freshness: Freshness::default(),

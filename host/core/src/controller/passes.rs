@@ -46,7 +46,7 @@ impl Running {
         let work = Work {
             current: snapshot.clone(),
             histories: std::mem::take(&mut state.histories),
-            futile: std::mem::take(&mut state.futile),
+            written: std::mem::take(&mut state.written),
             ..Work::default()
         };
         let frame = Frame {

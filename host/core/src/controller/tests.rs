@@ -155,13 +155,22 @@ impl Harness {
     }
 
     fn feed(&mut self, input: Input) {
+        let mut drafts = Vec::new();
         for output in self.controller.step(self.now, input) {
             match output {
+                Output::Call {
+                    id,
+                    call: Call::Draft(draft),
+                    ..
+                } => drafts.push((id, draft)),
                 Output::Call { id, call, .. } => self.calls.push_back((id, call)),
                 Output::Cancel(id) => self.calls.retain(|(call, _)| *call != id),
                 Output::Recorded(record) => self.records.push(*record),
                 other => self.others.push(other),
             }
+        }
+        for (id, draft) in drafts {
+            self.reply(id, Reply::Drafted(Ok(draft.run())));
         }
     }
 

@@ -12,7 +12,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::frame::primary_scope;
 use super::own::Before;
-use super::pending::Pending;
 use super::publishing::Ended;
 use super::role::RoleRun;
 use super::stepping::Stepping;
@@ -24,6 +23,7 @@ use crate::catalogue::BEGINS_WITHIN;
 use crate::contract::{Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request};
 use crate::grants;
 use crate::object::Object;
+use crate::pending::Pending;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::render::too_large;
 use crate::shared::guards::Guard;

@@ -1,5 +1,6 @@
 //! Fixture for the tests of the phases: a pass of a Machine, and a view that holds only what a test puts there.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::binding::{
     Binding, BindingSpec, CloudRef, Governs, Grant, KindGrant, Limits, LoadedPolicy, Policies, PolicyId,
     Tenant,
 };
-use crate::call::{Call, Computation, LeaseRead, Prepared, Reply, Scope, Site, Write};
+use crate::call::{Call, LeaseRead, Prepared, Reply, Scope, Site, Write};
 use crate::catalogue::{Catalogue, Operation, OperationEffect};
 use crate::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Entry, Failure, Kind, Manifest, Next,
@@ -19,14 +20,14 @@ use crate::contract::{
 };
 use crate::fault::Stepped;
 use crate::key::{Key, PassId};
+use crate::merge::Edits;
 use crate::object::Object;
 use crate::record::Outcome;
 use crate::shared::Shared;
 use crate::shared::lease::Lease;
-use crate::shared::rooms::{RoomSizes, Rooms};
 use crate::shared::waiter::Terms;
 use crate::time::{Boot, Now, Unix};
-use crate::worker::{StepInput, StepReply};
+use crate::worker::{Draft, Drops, Entries, Stage, StepInput, StepReply};
 
 /// The finalizer of the lifecycle policy.
 pub(super) const FINALIZER: &str = "example.com/machine";
@@ -81,12 +82,6 @@ impl Fixture {
         };
         let mut shared = Shared::new(held());
         shared.now = at(0);
-        // A thread computes what the pass makes of objects, however small they are. The tests of the controller
-        // let the event loop do it.
-        shared.rooms = Rooms::new(RoomSizes {
-            small_object: 0,
-            ..RoomSizes::default()
-        });
         shared.bindings.insert("machines".into(), binding.clone());
         let scope = super::primary_scopes(&binding).remove(0);
         shared.cache.open(&scope);
@@ -165,7 +160,7 @@ impl Fixture {
             let Command::Call { call, .. } = command else {
                 return false;
             };
-            matches!(call, Call::Compute(_))
+            matches!(call, Call::Draft(_))
         };
         loop {
             let renders = |command: &Command| {
@@ -238,26 +233,33 @@ impl Fixture {
     }
 }
 
-/// A check of a small patch of this object.
-pub(crate) fn computation(snapshot: Object) -> Computation {
-    let check = super::checking::Check {
-        binding: Arc::new(binding(&[Role::Lifecycle])),
-        role: Role::Lifecycle,
-        snapshot: Some(snapshot),
-        patch: conclusion(json!({"status": {"phase": "x"}})).patch,
-        judged: None,
-    };
-    check.into()
+/// The writes of a publication that changes nothing of this object, to be drafted.
+pub(crate) fn draft(current: Object) -> Draft {
+    Draft {
+        stage: Stage::Begun,
+        edits: Edits::of(&current, Arc::new(json!({})), 0),
+        current,
+        known: None,
+        entries: Entries {
+            drops: Drops::None,
+            resolved: BTreeSet::new(),
+            waited: BTreeMap::new(),
+        },
+        conditions: None,
+        written: BTreeMap::new(),
+        unix: Unix(0),
+        rebases: true,
+    }
 }
 
-/// The reply of a thread that computes.
+/// The reply of a worker that drafts.
 pub(super) fn computed(command: Command) -> PhaseEvent {
     match command {
         Command::Call {
             slot,
-            call: Call::Compute(computation),
+            call: Call::Draft(draft),
             ..
-        } => PhaseEvent::Reply(slot, Reply::Computed(computation.run())),
+        } => PhaseEvent::Reply(slot, Reply::Drafted(Ok(draft.run()))),
         command => panic!("{command:?}"),
     }
 }
@@ -499,6 +501,7 @@ pub(crate) fn unstepped() -> StepReply {
         read: 0,
         is_full: false,
         stepped: None,
+        checked: None,
     }
 }
 

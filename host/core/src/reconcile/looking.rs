@@ -1,7 +1,6 @@
 //! Looking: answers a question about objects of the cluster from a watch or from the API server.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::asking::{AskState, Looked};
 use super::frame::{Dependency, Moved, Questions};
@@ -17,9 +16,6 @@ use crate::selection::Selection;
 use crate::shared::Shared;
 use crate::shared::cache::Lookup;
 use crate::shared::guards::Guard;
-
-/// The longest wait for a thread that renders an answer or computes with a large object.
-pub(super) const THREAD_LONGEST: Duration = Duration::from_mins(1);
 
 /// A granted question about objects of the cluster.
 #[derive(Debug)]

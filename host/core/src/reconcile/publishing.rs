@@ -1,7 +1,7 @@
 //! Publishing: writes the conclusion in parts, and rebases it after a conflict if nobody else wrote the same values.
 
 mod conditions;
-mod draft;
+mod entries;
 #[cfg(test)]
 mod tests;
 
@@ -9,24 +9,24 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::computation::{ComputedResult, not_computed};
-use super::pending::Pending;
 use super::work::{Concluded, Work, is_outdated};
-use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Phase, PhaseEvent, Report};
+use super::{
+    CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Phase, PhaseEvent, Report, STEP_LONGEST,
+};
 use crate::call::{Call, Found, Reply, Write};
 use crate::contract::{Code, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
 use crate::grants::HOST_CONDITION;
 use crate::merge::{Edits, Part};
-use crate::object::Object;
+use crate::object::{Object, ResourceVersion};
+use crate::pending::Pending;
+use crate::projection::Digest;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::shared::guards::Guard;
 use crate::shared::waiter::Terms;
 use crate::tree::Tree;
+use crate::worker::{Draft, Drafted, Drops, HostCondition, Stage, Written};
 
-use conditions::HostCondition;
 pub(super) use conditions::has_conditions;
-pub(super) use draft::{Draft, Drafted};
-use draft::{Drops, Entries, Left, Stage};
 
 /// The most rebases of one publication. It limits the work on an object that changes faster than it can be written.
 const REBASES: u32 = 8;
@@ -60,12 +60,12 @@ struct Publication {
 
 #[derive(Clone, Copy, Debug)]
 enum PublishStep {
-    /// The writes are drafted, from this part on.
+    /// A worker drafts the writes.
     Drafting(Stage),
-    /// This part is to be written.
+    /// The parts from this one on are to be written.
     Due(Part),
-    /// The write of this part was asked for.
-    Writing(Part),
+    /// The write of this part was asked for. The patch has this digest.
+    Writing(Part, Digest),
     /// The pass reads the primary again, after a conflict or a write with an unknown effect.
     Rereading(Part),
 }
@@ -189,26 +189,26 @@ impl Publishing {
                 self.read_again(part, context)
             }
             (PublishStep::Due(part), PhaseEvent::Entered) => self.write(part, context),
-            (PublishStep::Writing(part), PhaseEvent::Reply(_, Reply::Objects(found))) => {
-                self.on_written(part, found, context)
+            (PublishStep::Writing(part, digest), PhaseEvent::Reply(_, Reply::Objects(found))) => {
+                self.on_written(part, digest, found, context)
             }
-            (PublishStep::Writing(part), PhaseEvent::Cut(_)) => {
-                self.on_written(part, Err(no_answer().effect_unknown()), context)
+            (PublishStep::Writing(part, digest), PhaseEvent::Cut(_)) => {
+                self.on_written(part, digest, Err(no_answer().effect_unknown()), context)
             }
             (PublishStep::Rereading(part), PhaseEvent::Reply(_, Reply::Objects(found))) => {
                 self.on_reread(part, found, context)
             }
             (PublishStep::Rereading(_), PhaseEvent::Cut(_)) => self.end(Outcome::Failed(no_answer())),
-            (PublishStep::Drafting(stage), PhaseEvent::Reply(_, Reply::Computed(computed))) => {
-                self.on_drafted(stage, computed.result, context)
+            (PublishStep::Drafting(stage), PhaseEvent::Reply(_, Reply::Drafted(drafted))) => {
+                self.on_drafted(stage, drafted, context)
             }
-            (PublishStep::Drafting(_), PhaseEvent::Cut(_)) => self.end(Outcome::Failed(not_computed())),
+            (PublishStep::Drafting(_), PhaseEvent::Cut(_)) => self.end(Outcome::Failed(not_drafted())),
             (_, event) => Flow::unexpected(&Phase::Publishing(self), &event),
         }
     }
 
     pub(super) fn writes_primary(&self) -> bool {
-        matches!(self.now, PublishStep::Writing(_))
+        matches!(self.now, PublishStep::Writing(..))
     }
 
     /// Ends the pass with another outcome.
@@ -230,9 +230,9 @@ impl Publishing {
             return Flow::End(self.what.ended);
         }
         let Some(draft) = &mut self.draft else {
-            return self.draft(Stage::Begun(part), context);
+            return self.draft(Stage::Begun, context);
         };
-        let Some((part, patch)) = draft.take_next(part) else {
+        let Some((part, patch, digest)) = draft.take_next(part) else {
             return Flow::End(self.what.ended);
         };
         let write = Write::Patch {
@@ -242,7 +242,7 @@ impl Publishing {
             patch,
         };
         context.change(0, Call::Write(write), CLUSTER_LONGEST, Terms::ANY_TIME);
-        self.now = PublishStep::Writing(part);
+        self.now = PublishStep::Writing(part, digest);
         Flow::Wait(Phase::Publishing(self))
     }
 
@@ -257,49 +257,51 @@ impl Publishing {
             current: current.clone(),
             known: self.known.clone(),
             edits: edits.clone(),
-            entries: Entries::of(self.what.pending, frame, work),
+            entries: entries::of(self.what.pending, frame, work),
             conditions: has_conditions(&frame.binding).then(|| self.what.conditions.clone()),
-            futile: work.futile.clone(),
+            written: work.written.clone(),
             unix: context.view.now.unix,
             rebases: context.is_guarded(Guard::RebaseOnlyWhatNobodyChanged),
         };
-        match context.compute(0, draft) {
-            Some(result) => self.on_drafted(stage, result, context),
-            None => {
-                self.now = PublishStep::Drafting(stage);
-                Flow::Wait(Phase::Publishing(self))
-            }
-        }
+        context.call(0, Call::Draft(Box::new(draft)), STEP_LONGEST);
+        self.now = PublishStep::Drafting(stage);
+        Flow::Wait(Phase::Publishing(self))
     }
 
-    fn on_drafted(mut self, stage: Stage, result: ComputedResult, context: &mut Context<'_>) -> Flow {
-        let mut drafted = match result {
-            ComputedResult::Drafted(drafted) => drafted,
-            ComputedResult::Failed(failure) => return self.end(Outcome::Failed(failure)),
-            other => return Flow::Bug(format!("Publishing got {other:?}")),
+    fn on_drafted(
+        mut self,
+        stage: Stage,
+        drafted: Result<Drafted, Failure>,
+        context: &mut Context<'_>,
+    ) -> Flow {
+        let mut drafted = match drafted {
+            Ok(drafted) => drafted,
+            Err(failure) => return self.end(Outcome::Failed(failure)),
         };
+        for path in std::mem::take(&mut drafted.not_kept) {
+            context.report(Report::NotKept(path));
+        }
         match stage {
-            Stage::Begun(part) => {
+            Stage::Begun => {
                 self.draft = Some(drafted);
-                self.write(part, context)
-            }
-            Stage::Written(part) => {
-                self.compare(part, drafted.left.take(), context);
-                self.draft = Some(drafted);
-                match part {
-                    Part::Main => self.enter(Part::Status),
-                    Part::Status => self.enter(Part::Finalizer),
-                    Part::Finalizer => Flow::End(self.what.ended),
-                }
+                self.write(Part::Main, context)
             }
             Stage::Reread(part) => self.rebase(part, drafted, context),
         }
     }
 
     /// Handles the result of a write.
-    fn on_written(self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_written(self, part: Part, digest: Digest, found: Found, context: &mut Context<'_>) -> Flow {
+        let before = context.work.current.as_ref().map(Object::version);
         match context.primary_written(WritePurpose::Publish(part), found) {
-            Ok(()) => self.draft(Stage::Written(part), context),
+            Ok(()) => {
+                note_written(part, digest, before, context.work);
+                match part {
+                    Part::Main => self.enter(Part::Status),
+                    Part::Status => self.enter(Part::Finalizer),
+                    Part::Finalizer => Flow::End(self.what.ended),
+                }
+            }
             Err(failure) if failure.code == Code::NotFound => self.on_gone(part, context),
             Err(failure) if is_outdated(&failure) => self.read_again(part, context),
             Err(failure) => self.end(Outcome::Failed(failure)),
@@ -322,21 +324,6 @@ impl Publishing {
         context.call(0, Call::Read(Question::Object(query)), CLUSTER_LONGEST);
         self.now = PublishStep::Rereading(part);
         Flow::Wait(Phase::Publishing(self))
-    }
-
-    /// Reports the values on the binding that the API server did not keep. Exactly these are not written again.
-    fn compare(&self, part: Part, left: Option<Left>, context: &mut Context<'_>) {
-        match left {
-            Some(left) => {
-                for path in left.paths {
-                    context.report(Report::NotKept(path));
-                }
-                context.work.futile.insert(part, left.digest);
-            }
-            None => {
-                context.work.futile.remove(&part);
-            }
-        }
     }
 
     /// After a conflict, compares the edits with the present object.
@@ -423,6 +410,27 @@ impl Publication {
             && conditions().is_none_or(|all| !all.contains(HOST_CONDITION))
             && current.text_at("status.pending").is_none()
     }
+}
+
+/// Notes what was written of a part, and that what was written before stands on the new version as it did on the one before.
+fn note_written(part: Part, digest: Digest, before: Option<ResourceVersion>, work: &mut Work) {
+    let Some(version) = work.current.as_ref().map(Object::version) else {
+        return;
+    };
+    let standing = work
+        .written
+        .values_mut()
+        .filter(|written| Some(written.version) == before);
+    standing.for_each(|written| written.version = version);
+    work.written.insert(part, Written { digest, version });
+}
+
+/// The failure of a draft that took too long.
+fn not_drafted() -> Failure {
+    Failure::new(
+        Code::DeadlineExceeded,
+        "no thread of this host had time to draft its writes",
+    )
 }
 
 fn no_answer() -> Failure {

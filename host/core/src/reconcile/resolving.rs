@@ -1,11 +1,11 @@
 //! Resolving: asks the cloud for the outcome of each create that the pass found in doubt.
 
-use super::pending::Pending;
 use super::stepping::Stepping;
 use super::work::{Entry, EntryHistory, Fate};
 use super::{CLUSTER_LONGEST, Context, Flow, Phase, PhaseEvent};
 use crate::call::{Call, PendingEntry, Reply, Resolved};
 use crate::contract::{Resolution, Role};
+use crate::pending::Pending;
 use crate::shared::guards::Guard;
 use crate::time::Boot;
 

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use super::acting::Acting;
 use super::asking::{Asking, is_of_cluster};
-use super::checking::Check;
-use super::computation::{ComputedResult, not_computed};
 use super::frame::{Dependency, Frame, Questions};
 use super::looking::remembered;
 use super::publishing::{Ended, Publishing};
@@ -15,18 +13,17 @@ use super::role::RoleRun;
 use super::work::{Concluded, Work};
 use super::{Command, Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
 use crate::call::{Call, Reply};
-use crate::contract::{Ask, Conclusion, Failure, Pass, Question, Requests, Role, Step, Verdict};
+use crate::contract::{Ask, Conclusion, Pass, Question, Requests, Role, Step, Verdict};
 use crate::fault::{Fault, FaultKind};
+use crate::merge::Edits;
 use crate::record::{Discard, Outcome};
 use crate::shared::guards::Guard;
-use crate::worker::{StepInput, StepReply};
+use crate::worker::{Check, StepInput, StepReply};
 
 /// One call into the policy of a role.
 #[derive(Debug)]
 pub(crate) struct Stepping {
     run: RoleRun,
-    /// What the policy concluded, while a thread checks the patch.
-    concluded: Option<Box<(Option<Verdict>, Conclusion)>>,
     /// Whether the step waits until the passes of the tenant queue, or all, hold less.
     waits: bool,
 }
@@ -38,11 +35,7 @@ impl Stepping {
     }
 
     fn of(run: RoleRun) -> Self {
-        Stepping {
-            run,
-            concluded: None,
-            waits: false,
-        }
+        Stepping { run, waits: false }
     }
 
     /// Records the role when the pass ends during a step.
@@ -55,16 +48,12 @@ impl Stepping {
         Flow::Enter(Phase::Stepping(Stepping::of(run)))
     }
 
-    pub(super) fn on_event(mut self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
-        match (event, self.concluded.take()) {
-            (PhaseEvent::Entered, None) => self.begin_step(context),
-            (PhaseEvent::Opened, None) if self.waits => self.begin_step(context),
-            (PhaseEvent::Reply(_, Reply::Stepped(stepped)), None) => self.on_stepped(stepped, context),
-            (PhaseEvent::Reply(_, Reply::Computed(computed)), Some(concluded)) => {
-                self.on_computed(computed.result, *concluded, context)
-            }
-            (PhaseEvent::Cut(_), Some(_)) => self.fail(not_computed(), context),
-            (PhaseEvent::Cut(_), None) => {
+    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+        match event {
+            PhaseEvent::Entered => self.begin_step(context),
+            PhaseEvent::Opened if self.waits => self.begin_step(context),
+            PhaseEvent::Reply(_, Reply::Stepped(reply)) => self.on_stepped(reply, context),
+            PhaseEvent::Cut(_) => {
                 let fault = Fault {
                     kind: FaultKind::WallTime,
                     message: "the step did not return".into(),
@@ -72,7 +61,7 @@ impl Stepping {
                 };
                 self.fault(fault, context)
             }
-            (event, _) => Flow::unexpected(&Phase::Stepping(self), &event),
+            event => Flow::unexpected(&Phase::Stepping(self), &event),
         }
     }
 
@@ -174,6 +163,16 @@ impl Stepping {
                 journal: self.run.journal.clone(),
                 unasked: self.run.prefetched.unwrap_or(0),
                 is_full: self.run.is_full,
+                check: Check {
+                    binding: frame.binding.clone(),
+                    role: self.run.role,
+                    snapshot: frame.snapshot.clone(),
+                    judged: context
+                        .work
+                        .judged
+                        .as_ref()
+                        .and_then(|judged| judged.edits.clone()),
+                },
             }),
             limits: limits.clone(),
         };
@@ -201,7 +200,9 @@ impl Stepping {
         match stepped.outcome {
             Err(fault) => self.fault(fault, context),
             Ok(Step::Pending(requests)) => self.on_requests(requests, context),
-            Ok(Step::Concluded { verdict, conclusion }) => self.on_concluded(verdict, conclusion, context),
+            Ok(Step::Concluded { verdict, conclusion }) => {
+                self.on_concluded(verdict, conclusion, reply.checked, context)
+            }
         }
     }
 
@@ -252,14 +253,12 @@ impl Stepping {
     }
 
     fn on_concluded(
-        mut self,
+        self,
         verdict: Option<Verdict>,
         conclusion: Conclusion,
+        checked: Option<Result<Option<Edits>, String>>,
         context: &mut Context<'_>,
     ) -> Flow {
-        let Frame {
-            binding, snapshot, ..
-        } = context.frame;
         if let Some(patch) = &conclusion.patch {
             // It is held once more, as the write that it becomes.
             self.holds(2 * patch.bytes() as u64, context);
@@ -267,39 +266,13 @@ impl Stepping {
         if let Err(fault) = self.run.check(context.frame, verdict.as_ref(), &conclusion) {
             return self.fault(fault, context);
         }
-        let judged = context.work.judged.as_ref();
-        let check = Check {
-            binding: binding.clone(),
-            role: self.run.role,
-            snapshot: snapshot.clone(),
-            patch: conclusion.patch.clone(),
-            judged: judged.and_then(|judged| judged.edits.clone()),
-        };
-        match context.compute(0, check) {
-            Some(result) => self.on_computed(result, (verdict, conclusion), context),
-            None => {
-                self.concluded = Some(Box::new((verdict, conclusion)));
-                Flow::Wait(Phase::Stepping(self))
-            }
-        }
-    }
-
-    fn on_computed(
-        self,
-        result: ComputedResult,
-        (verdict, conclusion): (Option<Verdict>, Conclusion),
-        context: &mut Context<'_>,
-    ) -> Flow {
-        match result {
-            ComputedResult::Checked(Ok(edits)) => {
+        match checked {
+            Some(Ok(edits)) => {
                 let concluded = Concluded { conclusion, edits };
                 self.on_checked(verdict, concluded, context)
             }
-            ComputedResult::Checked(Err(wrong)) => {
-                self.fault(Fault::new(FaultKind::BadOutput, wrong), context)
-            }
-            ComputedResult::Failed(failure) => self.fail(failure, context),
-            other => Flow::Bug(format!("Stepping got {other:?}")),
+            Some(Err(wrong)) => self.fault(Fault::new(FaultKind::BadOutput, wrong), context),
+            None => Flow::Bug("Stepping got a conclusion that was not checked".into()),
         }
     }
 
@@ -336,12 +309,6 @@ impl Stepping {
                 Flow::Enter(Phase::Resolving(Resolving::default()))
             }
         }
-    }
-
-    /// Ends the pass, because this host could not check the patch.
-    fn fail(self, failure: Failure, context: &mut Context<'_>) -> Flow {
-        self.leave(context.frame, context.work);
-        Flow::End(Ended::plain(Outcome::Failed(failure)))
     }
 
     /// Ends the role of a policy that broke its contract.
@@ -385,8 +352,8 @@ mod tests {
     use super::*;
     use crate::contract::{Code, Next};
     use crate::reconcile::fixture::{
-        Fixture, computed, concluded, conclusion, config_map, failure, get, journal, machine, outcome,
-        patches, pending, stepped, stop,
+        Fixture, concluded, conclusion, config_map, failure, get, journal, machine, outcome, patches,
+        pending, stepped, stop,
     };
     use serde_json::json;
 
@@ -438,57 +405,6 @@ mod tests {
             let (_, commands) = Fixture::new().concludes(json!({"status": status}));
             assert_eq!(fault(&commands), expected, "{count}");
         }
-    }
-
-    /// A pass whose large object a thread looks at, to check this patch.
-    fn checking(patch: serde_json::Value) -> (Fixture, Phase, Command) {
-        let mut fixture = Fixture::new();
-        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
-        let Flow::Wait(phase) = flow else {
-            panic!("{flow:?}")
-        };
-        let (flow, mut commands) = fixture.on(phase, concluded(None, conclusion(patch)));
-        let Flow::Wait(phase) = flow else {
-            panic!("{flow:?}")
-        };
-        (fixture, phase, commands.pop().expect("a computation"))
-    }
-
-    #[test]
-    fn the_patch_of_a_large_object_is_checked_by_a_thread() {
-        let (mut fixture, phase, command) = checking(json!({"status": {"phase": "x"}}));
-        let (_, commands) = fixture.go_on(Flow::Wait(phase), computed(command));
-        assert_eq!(patches(&commands)[0]["status"], json!({"phase": "x"}));
-        let (mut fixture, phase, command) = checking(json!({"spec": {"replicas": 1}}));
-        let (_, commands) = fixture.go_on(Flow::Wait(phase), computed(command));
-        assert_eq!(fault(&commands), Some(FaultKind::BadOutput));
-    }
-
-    #[test]
-    fn a_patch_that_the_host_could_not_check_is_a_failure_and_no_fault() {
-        let failed = crate::call::Computed::failed(failure(Code::Internal));
-        for (event, code) in [
-            (PhaseEvent::Reply(0, Reply::Computed(failed)), Code::Internal),
-            (PhaseEvent::Cut(0), Code::DeadlineExceeded),
-        ] {
-            let (mut fixture, phase, _) = checking(json!({"status": {"phase": "x"}}));
-            let (flow, commands) = fixture.go_on(Flow::Wait(phase), event);
-            assert!(matches!(outcome(&flow), Some(Outcome::Failed(failure)) if failure.code == code));
-            assert_eq!(fault(&commands), None);
-            assert_eq!(fixture.work.roles.len(), 1, "the steps are recorded");
-        }
-    }
-
-    #[test]
-    fn a_conclusion_without_a_patch_is_checked_at_once() {
-        let mut fixture = Fixture::new();
-        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
-        let Flow::Wait(phase) = flow else {
-            panic!("{flow:?}")
-        };
-        let (flow, commands) = fixture.on(phase, concluded(None, conclusion(json!(null))));
-        assert!(matches!(flow, Flow::Enter(Phase::Publishing(_))), "{flow:?}");
-        assert!(commands.is_empty(), "{commands:?}");
     }
 
     #[test]
@@ -851,10 +767,7 @@ mod tests {
             PhaseEvent::Opened,
             PhaseEvent::Listed(0),
             crate::reconcile::fixture::answer(Ok(json!({}))),
-            PhaseEvent::Reply(
-                0,
-                Reply::Computed(crate::call::Computed::failed(failure(Code::Internal))),
-            ),
+            PhaseEvent::Reply(0, Reply::Drafted(Err(failure(Code::Internal)))),
         ] {
             let mut fixture = Fixture::new();
             let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));

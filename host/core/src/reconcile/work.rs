@@ -11,11 +11,11 @@ use crate::contract::{
 };
 use crate::merge::{Edits, Part};
 use crate::object::{Object, ResourceVersion};
-use crate::projection::Digest;
 use crate::record::{RoleRecord, WritePurpose, WriteRecord};
 use crate::shared::guards::Guard;
 use crate::shared::locks::LockAnswer;
 use crate::time::Boot;
+use crate::worker::Written;
 
 use super::{Command, Context};
 
@@ -58,9 +58,8 @@ pub(crate) struct Work {
     /// What this process knows of each entry, by the key of the entry. It is handed back to the key of the pass
     /// whenever the pass ends.
     pub(crate) histories: BTreeMap<String, EntryHistory>,
-    /// For each part of the last publication, the digest of the changes that the API server did not keep. Writing
-    /// exactly these changes again is useless. This is handed back to the key of the pass, too.
-    pub(crate) futile: BTreeMap<Part, Digest>,
+    /// What was written last of each part. It is handed back to the key of the pass, too.
+    pub(crate) written: BTreeMap<Part, Written>,
 }
 
 /// A create that was or may have been performed.

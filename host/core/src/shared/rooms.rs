@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::guards::{Guard, Guards};
 use super::waiter::Waiter;
 use crate::binding::Binding;
-use crate::call::{Call, Computation, Reply};
+use crate::call::{Call, Reply};
 use crate::contract::Step;
 use crate::key::PassId;
 
@@ -64,9 +64,6 @@ pub struct RoomSizes {
     pub reads: u32,
     /// The largest number of writes in flight at the API server.
     pub writes: u32,
-    /// The event loop computes what a pass makes of an object itself if the object and the patch have at most so many
-    /// bytes as text: some hundreds of microseconds. Most objects are far smaller. A thread does it for larger ones.
-    pub small_object: u32,
 }
 
 impl Default for RoomSizes {
@@ -76,7 +73,6 @@ impl Default for RoomSizes {
             threads: 2,
             reads: 16,
             writes: 16,
-            small_object: 8 << 10,
         }
     }
 }
@@ -149,7 +145,7 @@ struct TenantQueue {
 /// The room in which a call takes a place. Calls for the lease have none: waiting could lose the lease.
 pub(crate) fn room_of(call: &Call, binding: &str) -> Option<Room> {
     match call {
-        Call::Step { .. } | Call::Decide { .. } | Call::Compute(_) => Some(Room::Threads),
+        Call::Step { .. } | Call::Decide { .. } | Call::Draft(_) => Some(Room::Threads),
         Call::Read(_) => Some(Room::Reads),
         Call::Write(_) | Call::Mint(_) | Call::Revoke { .. } => Some(Room::Writes),
         Call::Cloud(_)
@@ -179,7 +175,7 @@ pub(crate) fn cost_of(reply: &Reply) -> Option<u64> {
                 .saturating_add(reply.read);
             Some(fuel.saturating_add(bytes.saturating_mul(PER_BYTE)))
         }
-        Reply::Computed(computed) => Some(computed.cost()),
+        Reply::Drafted(Ok(drafted)) => Some(drafted.cost),
         _ => None,
     }
 }
@@ -195,11 +191,6 @@ impl Rooms {
     #[cfg(feature = "simulation")]
     pub(crate) fn set_guards(&mut self, guards: Guards) {
         self.guards = guards;
-    }
-
-    /// Whether the event loop does a computation itself.
-    pub(crate) fn is_small(&self, computation: &Computation) -> bool {
-        computation.bytes() <= u64::from(self.sizes.small_object)
     }
 
     /// Adds a waiter to a tenant queue.
@@ -341,7 +332,7 @@ impl TenantQueue {
 /// The cost of a call at the threads, if it is known in advance.
 fn cost(waiter: &Waiter) -> Option<u64> {
     match &*waiter.call {
-        Call::Compute(computation) => Some(computation.cost()),
+        Call::Draft(draft) => Some(draft.cost()),
         _ => None,
     }
 }
@@ -680,12 +671,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_says_nothing_of_the_next_step() {
+    fn what_is_drafted_says_nothing_of_the_next_step() {
         let mut house = House::of(Room::Threads, sizes(2));
         house.come("a", 1);
         let reservation = house.begin().remove(0);
         house.end(reservation, 4 * LONG);
-        let waiter = event(Call::Compute(Box::new(computation(1))));
+        let waiter = event(Call::Draft(Box::new(draft(1))));
         house
             .rooms
             .enqueue(&house.room, &"a".into(), &house.binding, waiter);
@@ -834,24 +825,21 @@ mod tests {
         assert!(queues.contains_key("holds a place"));
     }
 
-    /// What a pass makes of an object with so many bytes in its spec.
-    fn computation(bytes: usize) -> Computation {
+    /// The writes of a publication of an object with so many bytes in its spec.
+    fn draft(bytes: usize) -> crate::worker::Draft {
         let object = serde_json::json!({"spec": "x".repeat(bytes)});
-        crate::reconcile::fixture_computation(crate::object::Object::new(object))
+        crate::reconcile::fixture::draft(crate::object::Object::new(object))
     }
 
     #[test]
-    fn a_computation_takes_a_thread_if_its_object_is_not_small_and_counts_more_than_text_that_is_read() {
-        let rooms = Rooms::new(RoomSizes::default());
-        assert!(rooms.is_small(&computation(8_000)));
-        let large = computation(100_000);
-        assert!(!rooms.is_small(&large));
-        let cost = large.cost();
-        assert!(cost >= 10 * large.bytes(), "{cost}");
-        let waiter = event(Call::Compute(Box::new(large.clone())));
+    fn a_draft_counts_more_than_text_that_is_read_before_it_is_made_and_after() {
+        let draft = draft(100_000);
+        let cost = draft.cost();
+        assert!(cost >= 10 * 100_000, "{cost}");
+        let waiter = event(Call::Draft(Box::new(draft.clone())));
         assert_eq!(super::cost(&waiter), Some(cost));
-        assert_eq!(cost_of(&Reply::Computed(large.run())), Some(cost));
-        let room = room_of(&Call::Compute(Box::new(large)), "machines");
+        assert_eq!(cost_of(&Reply::Drafted(Ok(draft.run()))), Some(cost));
+        let room = room_of(&Call::Draft(Box::new(draft)), "machines");
         assert_eq!(room, Some(Room::Threads));
     }
 

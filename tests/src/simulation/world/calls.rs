@@ -65,7 +65,7 @@ impl World<'_> {
                 seen?;
                 Reply::Stepped(reply)
             }
-            Call::Compute(computation) => Reply::Computed(computation.run()),
+            Call::Draft(draft) => Reply::Drafted(Ok(draft.run())),
             Call::Decide { policy, request, .. } => {
                 Reply::Decided(self.options.stepper.decide(policy, request, &limits))
             }

@@ -154,37 +154,3 @@ fn events_that_no_write_keeps_up_with_are_dropped_and_counted() {
     }
     assert_eq!(written, 12 + 256);
 }
-
-#[test]
-fn a_thread_computes_what_a_pass_makes_of_a_large_object_while_others_go_on() {
-    let large = |version: u64, rest: Value| {
-        let mut all = json!({"spec": {"text": "x".repeat(100_000)}});
-        crate::merge::apply(&rest, &mut all);
-        machine("large", version, all)
-    };
-    let mut harness = Harness::with(vec![large(1, json!({})), machine("small", 1, json!({}))]);
-    let patch = || conclusion(json!({"status": {"phase": "up"}}), Next::Settled(None), vec![]);
-    harness.step(patch());
-    let (check, call) = harness.take("a check", |call| matches!(call, Call::Compute(_)));
-    harness.step(patch());
-    let (id, _) = harness.patch();
-    let up = json!({"status": {"phase": "up"}});
-    harness.reply(id, Reply::Objects(Ok(vec![machine("small", 2, up.clone())])));
-    assert_eq!(harness.records.len(), 1, "the small one is written meanwhile");
-    harness.reply(check, computed(call));
-    let (draft, call) = harness.take("a draft", |call| matches!(call, Call::Compute(_)));
-    harness.reply(draft, computed(call));
-    let (id, _) = harness.patch();
-    harness.reply(id, Reply::Objects(Ok(vec![large(3, up)])));
-    let (compared, call) = harness.take("a comparison", |call| matches!(call, Call::Compute(_)));
-    harness.reply(compared, computed(call));
-    let outcomes: Vec<_> = harness.records.iter().map(|record| &record.outcome).collect();
-    assert_eq!(outcomes, [&Outcome::Published; 2]);
-}
-
-fn computed(call: Call) -> Reply {
-    match call {
-        Call::Compute(computation) => Reply::Computed(computation.run()),
-        call => panic!("{call:?}"),
-    }
-}

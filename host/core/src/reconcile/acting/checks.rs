@@ -14,8 +14,8 @@ use crate::contract::{
 use crate::grants::{self, Refusal, Ungranted};
 use crate::key::ObjectKey;
 use crate::object::ResourceVersion;
+use crate::pending::Pending;
 use crate::reconcile::frame::primary_scope;
-use crate::reconcile::pending::Pending;
 use crate::reconcile::publishing::has_conditions;
 use crate::reconcile::work::Fate;
 use crate::shared::guards::Guard;

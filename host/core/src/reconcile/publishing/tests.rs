@@ -242,28 +242,54 @@ fn an_object_that_changes_faster_than_it_is_written_is_a_failure_in_the_end() {
 }
 
 #[test]
-fn what_the_api_server_did_not_keep_is_said_once_and_not_written_again() {
-    let mut fixture = Fixture::new();
-    let (flow, _) = fixture.concludes(json!({"status": {"phase": "b", "pruned": 1}}));
-    let (_, commands) = fixture.go_on(flow, stands(2, json!({"status": {"phase": "b"}})));
-    assert!(
-        commands
-            .iter()
-            .any(|c| matches!(c, Command::Report(Report::NotKept(path)) if path == "status.pruned"))
-    );
-    let futile = std::mem::take(&mut fixture.work.futile);
-    let mut next = Fixture::of(machine(2, json!({"status": {"phase": "b"}})), &[Role::Lifecycle]);
-    next.work.futile = futile.clone();
-    let (flow, commands) = next.concludes(json!({"status": {"phase": "b", "pruned": 1}}));
-    assert!(patches(&commands).is_empty());
+fn what_the_api_server_did_not_keep_is_said_and_not_written_again_on_the_same_version() {
+    let pruned = || json!({"status": {"phase": "b", "pruned": 1}});
+    let stand = || json!({"status": {"phase": "b"}});
+    let says = |commands: &[Command]| {
+        let says =
+            |c: &Command| matches!(c, Command::Report(Report::NotKept(path)) if path == "status.pruned");
+        commands.iter().any(says)
+    };
+    let mut fixture = Fixture::of(machine(2, stand()), &[Role::Lifecycle]);
+    let (flow, commands) = fixture.concludes(pruned());
+    assert_eq!(patches(&commands), [&json!({"status": {"pruned": 1}})]);
+    let (flow, _) = fixture.go_on(flow, stands(2, stand()));
     assert_eq!(outcome(&flow), Some(&Outcome::Published));
-    next.work.futile = futile;
-    let (_, commands) = next.concludes(json!({"status": {"phase": "c", "pruned": 1}}));
-    assert_eq!(
-        patches(&commands).len(),
-        1,
-        "something else is to be written, too"
-    );
+    let written = std::mem::take(&mut fixture.work.written);
+    for (version, patch, writes) in [
+        (2, pruned(), 0),
+        (2, json!({"status": {"phase": "c", "pruned": 1}}), 1),
+        // Whoever changed the object may have changed its definition, too.
+        (3, pruned(), 1),
+    ] {
+        let mut next = Fixture::of(machine(version, stand()), &[Role::Lifecycle]);
+        next.work.written = written.clone();
+        let (_, commands) = next.concludes(patch);
+        assert_eq!(
+            (patches(&commands).len(), says(&commands)),
+            (writes, writes == 0),
+            "{version}"
+        );
+    }
+}
+
+#[test]
+fn what_was_written_stands_on_the_versions_of_the_later_writes_of_the_same_pass() {
+    let mut fixture = Fixture::new();
+    let (flow, _) = fixture.concludes(json!({"status": {"phase": "x"}, "metadata": {"labels": {"a": "b"}}}));
+    let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+    let (flow, _) = fixture.go_on(flow, stands(2, labelled));
+    let version = |fixture: &Fixture| {
+        fixture
+            .work
+            .written
+            .values()
+            .map(|it| it.version.0)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(version(&fixture), [2]);
+    fixture.go_on(flow, stands(3, json!({"status": {"phase": "x"}})));
+    assert_eq!(version(&fixture), [3, 3]);
 }
 
 /// A pass of a deleting object, with an entry of this fate. The lifecycle policy removes its finalizer.
@@ -745,51 +771,35 @@ fn a_quarantine_is_said_although_somebody_else_writes_at_the_same_time() {
     assert_eq!(outcome(&flow), Some(&Outcome::Faulted));
 }
 
-/// A publication of `status.phase` that a thread drafts, before its first write and after it.
-fn drafting() -> [(Fixture, Phase, Command); 2] {
-    let begin = |writes: bool| {
-        let mut fixture = Fixture::new();
-        let phase = Publishing::begin(Publication {
-            edits: edits(&fixture.frame, json!({"status": {"phase": "b"}})),
-            ..Publication::of_host(&fixture.frame, HostCondition::is("polity.dev/Quarantined", ""))
-        });
-        let (flow, mut commands) = match writes {
-            false => fixture.on(phase, PhaseEvent::Entered),
-            true => {
-                let (flow, _) = fixture.enter(phase);
-                let Flow::Wait(phase) = flow else {
-                    panic!("{flow:?}")
-                };
-                fixture.on(phase, stands(2, json!({"status": {"phase": "b"}})))
-            }
-        };
-        let Flow::Wait(phase) = flow else {
-            panic!("{flow:?}")
-        };
-        let command = commands.pop().expect("a computation");
-        assert!(!phase.writes_primary(), "nothing is under way");
-        (fixture, phase, command)
+/// A publication of `status.phase` whose writes a worker drafts.
+fn drafting() -> (Fixture, Phase, Command) {
+    let mut fixture = Fixture::new();
+    let phase = Publishing::begin(Publication {
+        edits: edits(&fixture.frame, json!({"status": {"phase": "b"}})),
+        ..Publication::of_host(&fixture.frame, HostCondition::is("polity.dev/Quarantined", ""))
+    });
+    let (flow, mut commands) = fixture.on(phase, PhaseEvent::Entered);
+    let Flow::Wait(phase) = flow else {
+        panic!("{flow:?}")
     };
-    [begin(false), begin(true)]
+    let command = commands.pop().expect("a draft");
+    assert!(!phase.writes_primary(), "nothing is under way");
+    (fixture, phase, command)
 }
 
 #[test]
-fn the_writes_of_a_large_object_are_drafted_by_a_thread() {
-    let [(mut fixture, phase, command), written] = drafting();
+fn a_worker_drafts_the_writes_and_a_publication_without_them_fails() {
+    let (mut fixture, phase, command) = drafting();
     let (_, commands) = fixture.go_on(Flow::Wait(phase), computed(command));
     assert_eq!(patches(&commands)[0]["status"]["phase"], "b");
-    let (mut fixture, phase, command) = written;
-    let (flow, _) = fixture.go_on(Flow::Wait(phase), computed(command));
-    assert_eq!(outcome(&flow), Some(&Outcome::Published));
-    let failed = || {
-        let failed = crate::call::Computed::failed(failure(Code::Internal));
-        PhaseEvent::Reply(0, Reply::Computed(failed))
-    };
     for (event, code) in [
-        (failed(), Code::Internal),
+        (
+            PhaseEvent::Reply(0, Reply::Drafted(Err(failure(Code::Internal)))),
+            Code::Internal,
+        ),
         (PhaseEvent::Cut(0), Code::DeadlineExceeded),
     ] {
-        let [(mut fixture, phase, _), _] = drafting();
+        let (mut fixture, phase, _) = drafting();
         let (flow, _) = fixture.go_on(Flow::Wait(phase), event);
         assert!(matches!(outcome(&flow), Some(Outcome::Failed(failure)) if failure.code == code));
     }

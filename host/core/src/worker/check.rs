@@ -10,28 +10,29 @@ use crate::grants;
 use crate::merge::{self, Edits};
 use crate::object::Object;
 
-/// A patch of a conclusion to check.
+/// What the patch of a conclusion is checked against.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Check {
-    pub(super) binding: Arc<Binding>,
-    pub(super) role: Role,
-    pub(super) snapshot: Option<Object>,
-    pub(super) patch: Option<Document>,
+pub struct Check {
+    /// The binding of the pass.
+    pub binding: Arc<Binding>,
+    /// The role that concludes.
+    pub role: Role,
+    /// The object as the pass read it; `None` if it is absent.
+    pub snapshot: Option<Object>,
     /// The edits of the identity policy, if this is the conclusion of the lifecycle policy.
-    pub(super) judged: Option<Edits>,
+    pub judged: Option<Edits>,
 }
 
 impl Check {
-    pub(super) fn bytes(&self) -> u64 {
+    /// The bytes of text that become trees.
+    pub(super) fn bytes(&self, patch: Option<&Document>) -> u64 {
         let of_snapshot = || self.snapshot.as_ref().map_or(0, |object| object.json().len());
-        let patch = self.patch.as_ref();
         patch.map_or(0, |patch| (patch.len() + of_snapshot()) as u64)
     }
 
-    /// The edits of the conclusion, with those of the identity policy; `None` if the object is absent. An error says what
-    /// is wrong with the patch.
-    pub(super) fn run(&self) -> Result<Option<Edits>, String> {
-        let patch = self.patch.as_ref();
+    /// The edits of a conclusion, with those of the identity policy; `None` if the object is absent. An error says what is
+    /// wrong with the patch.
+    pub(super) fn run(&self, patch: Option<&Document>) -> Result<Option<Edits>, String> {
         let tree = patch.map(|patch| patch.shared_tree("the patch")).transpose();
         let tree = tree.map_err(|failure| failure.message)?;
         let values = tree.as_deref().map_or(0, merge::values);

@@ -10,7 +10,7 @@ use crate::call::PendingEntry;
 use crate::object::Object;
 
 /// The entries of one object, in their order.
-pub(super) struct Pending {
+pub(crate) struct Pending {
     entries: Vec<Standing>,
     /// The value of `status.pending` if it is not a list.
     other: Option<Value>,
@@ -24,12 +24,12 @@ struct Standing {
 
 impl Pending {
     /// Reads the `status.pending` of an object.
-    pub(super) fn of(object: &Object) -> Self {
+    pub(crate) fn of(object: &Object) -> Self {
         Pending::standing(object.at("status.pending"))
     }
 
     /// Reads a value of `status.pending`.
-    pub(super) fn standing(stands: Option<Value>) -> Self {
+    pub(crate) fn standing(stands: Option<Value>) -> Self {
         let (entries, other) = match stands {
             Some(Value::Array(entries)) => (entries, None),
             other => (Vec::new(), other),
@@ -45,14 +45,14 @@ impl Pending {
     }
 
     /// The entries that this host can read.
-    pub(super) fn entries(&self) -> impl Iterator<Item = &PendingEntry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &PendingEntry> {
         self.entries
             .iter()
             .filter_map(|standing| standing.read.as_ref().ok())
     }
 
     /// The first element that this host cannot read, and why; `None` if it can read all.
-    pub(super) fn unreadable(&self) -> Option<String> {
+    pub(crate) fn unreadable(&self) -> Option<String> {
         if self.other.is_some() {
             return Some("status.pending is not a list".into());
         }
@@ -64,13 +64,13 @@ impl Pending {
     }
 
     /// Whether there is an entry whose outcome is not known.
-    pub(super) fn is_open(&self, is_resolved: impl Fn(&PendingEntry) -> bool) -> bool {
+    pub(crate) fn is_open(&self, is_resolved: impl Fn(&PendingEntry) -> bool) -> bool {
         self.unreadable().is_some() || self.entries().any(|entry| !is_resolved(entry))
     }
 
     /// The list after a write: the entries as `keep` returns them, and the new ones; `null` if no entry is left.
     /// Unreadable elements always stay.
-    pub(super) fn left(
+    pub(crate) fn left(
         &self,
         keep: impl Fn(&PendingEntry) -> Option<PendingEntry>,
         new: &[PendingEntry],

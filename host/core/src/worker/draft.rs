@@ -5,70 +5,69 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::PER_BYTE;
 use super::conditions::{HostCondition, set_host_conditions};
-use crate::call::PendingEntry;
+use crate::entry::PendingEntry;
 use crate::merge::{self, EditPath, Edits, Part};
-use crate::object::Object;
+use crate::object::{Object, ResourceVersion};
+use crate::pending::Pending;
 use crate::projection::{self, Digest};
-use crate::reconcile::pending::Pending;
-use crate::reconcile::work::{Entry, EntryHistory};
-use crate::reconcile::{Frame, Work};
-use crate::time::{Unix, millis};
+use crate::time::Unix;
 use crate::tree::Tree;
 
 /// The writes of a publication, to be drafted.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::reconcile) struct Draft {
-    pub(super) stage: Stage,
+pub struct Draft {
+    pub(crate) stage: Stage,
     /// The primary as it is now.
-    pub(super) current: Object,
+    pub(crate) current: Object,
     /// After a conflict: the primary as the pass knew it before.
-    pub(super) known: Option<Object>,
-    pub(super) edits: Edits,
-    pub(super) entries: Entries,
+    pub(crate) known: Option<Object>,
+    pub(crate) edits: Edits,
+    pub(crate) entries: Entries,
     /// The host's conditions; `None` if the kind has no conditions.
-    pub(super) conditions: Option<Vec<HostCondition>>,
-    /// The changes that the API server did not keep the last time.
-    pub(super) futile: BTreeMap<Part, Digest>,
-    pub(super) unix: Unix,
+    pub(crate) conditions: Option<Vec<HostCondition>>,
+    /// What was written last, by part.
+    pub(crate) written: BTreeMap<Part, Written>,
+    pub(crate) unix: Unix,
     /// Whether edits of values that another writer changed are dropped.
-    pub(super) rebases: bool,
+    pub(crate) rebases: bool,
 }
 
 /// When a publication is drafted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::reconcile) enum Stage {
-    /// Before the write of this part.
-    Begun(Part),
-    /// After the write of this part. The primary is the answer of the API server.
-    Written(Part),
+pub(crate) enum Stage {
+    /// Before its first write.
+    Begun,
     /// After the primary was read again, because the effect of the write of this part is unknown or it met a conflict.
     Reread(Part),
 }
 
-/// What a publication writes next.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::reconcile) struct Drafted {
-    /// The patch of each part that needs a change and can have one.
-    patches: BTreeMap<Part, Value>,
-    /// What is left to write of the part that was written.
-    pub(super) left: Option<Left>,
-    /// The edited values that another writer has changed.
-    pub(super) conflicts: Vec<EditPath>,
-    /// Whether the primary contains changes beyond the write that failed. That write may have been performed.
-    pub(super) is_news: bool,
+/// What was written of a part, and the version of the object since then. The same write on that version would change nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) digest: Digest,
+    pub(crate) version: ResourceVersion,
 }
 
-/// Changes that the API server did not keep.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Left {
-    pub(super) paths: Vec<EditPath>,
-    pub(super) digest: Digest,
+/// What a publication writes next.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Drafted {
+    /// The patch of each part that needs a change and can have one, and its digest.
+    pub(crate) patches: BTreeMap<Part, (Value, Digest)>,
+    /// What the API server did not keep of the last write. It is not written again.
+    pub(crate) not_kept: Vec<EditPath>,
+    /// The edited values that another writer has changed.
+    pub(crate) conflicts: Vec<EditPath>,
+    /// Whether the primary contains changes beyond the write that failed. That write may have been performed.
+    pub(crate) is_news: bool,
+    /// The cost at the threads, in fuel.
+    pub(crate) cost: u64,
 }
 
 /// The entries that a publication removes from `status.pending`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Drops {
+pub(crate) enum Drops {
     /// A pass without a conclusion leaves all entries to the next pass.
     None,
     Resolved,
@@ -77,27 +76,32 @@ pub(super) enum Drops {
 
 /// What a publication makes of the entries of `status.pending`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entries {
-    drops: Drops,
+pub(crate) struct Entries {
+    pub(crate) drops: Drops,
     /// The keys of the entries whose outcome is known.
-    resolved: BTreeSet<String>,
+    pub(crate) resolved: BTreeSet<String>,
     /// For how long hosts have known of each entry.
-    waited: BTreeMap<String, Duration>,
+    pub(crate) waited: BTreeMap<String, Duration>,
 }
 
 impl Draft {
-    /// The bytes of text that are read.
-    pub(in crate::reconcile) fn bytes(&self) -> u64 {
+    /// The cost at the threads, in fuel: the object becomes trees.
+    pub(crate) fn cost(&self) -> u64 {
         let current = self.current.json().len() as u64;
-        match self.edits.is_empty() {
+        let bytes = match self.edits.is_empty() {
             true => current,
             false => current.max(self.edits.bytes()),
-        }
+        };
+        bytes.saturating_mul(PER_BYTE)
     }
 
-    pub(in crate::reconcile) fn run(&self) -> Drafted {
+    /// Drafts.
+    pub fn run(&self) -> Drafted {
         let now = self.edits.tree_of(&self.current);
-        let mut drafted = Drafted::default();
+        let mut drafted = Drafted {
+            cost: self.cost(),
+            ..Drafted::default()
+        };
         let mut edits = self.edits.clone();
         if let Stage::Reread(part) = self.stage {
             drafted.is_news = self.known.as_ref().is_none_or(|known| self.is_news(part, known));
@@ -111,22 +115,14 @@ impl Draft {
             let Some(patch) = merge::change(part, &now, &desired) else {
                 continue;
             };
-            if self.stage == Stage::Written(part) {
-                drafted.left = Some(Left {
-                    paths: merge::not_kept(&patch, &now),
-                    digest: projection::digest(&patch),
-                });
-            } else if !self.is_futile(part, &patch) {
-                drafted.patches.insert(part, patch);
+            let digest = projection::digest(&patch);
+            let version = self.current.version();
+            match self.written.get(&part) == Some(&Written { digest, version }) {
+                true => drafted.not_kept.extend(merge::not_kept(&patch, &now)),
+                false => drop(drafted.patches.insert(part, (patch, digest))),
             }
         }
         drafted
-    }
-
-    /// Whether a part consists only of changes that the API server did not keep the last time.
-    fn is_futile(&self, part: Part, patch: &Value) -> bool {
-        let left = self.futile.get(&part);
-        left.is_some_and(|left| projection::digest(patch) == *left)
     }
 
     /// Whether the primary contains changes beyond the write of this part of the one that the pass knew.
@@ -162,24 +158,14 @@ impl Draft {
 
 impl Drafted {
     /// The first part, from this one on, that is to be written, with its patch.
-    pub(super) fn take_next(&mut self, part: Part) -> Option<(Part, Value)> {
+    pub(crate) fn take_next(&mut self, part: Part) -> Option<(Part, Value, Digest)> {
         let next = *self.patches.range(part..).next()?.0;
-        self.patches.remove_entry(&next)
+        let (patch, digest) = self.patches.remove(&next)?;
+        Some((next, patch, digest))
     }
 }
 
 impl Entries {
-    pub(super) fn of(drops: Drops, frame: &Frame, work: &Work) -> Self {
-        let known = || work.found.iter().chain(&work.entered);
-        let resolved = known().filter(|known| known.fate.is_known());
-        let waited = |known: &Entry| (known.entry.key.clone(), waited(&known.entry, frame, work));
-        Entries {
-            drops,
-            resolved: resolved.map(|known| known.entry.key.clone()).collect(),
-            waited: known().map(waited).collect(),
-        }
-    }
-
     /// What is left of an entry: nothing, or the entry with the time for which hosts have known of it.
     fn left(&self, entry: &PendingEntry) -> Option<PendingEntry> {
         if self.drops == Drops::All || self.resolved.contains(&entry.key) {
@@ -191,26 +177,6 @@ impl Entries {
             ..entry.clone()
         })
     }
-}
-
-/// The time for which hosts have known of an entry. It is rounded down to steps of a thirty-second of the time after
-/// which the create is visible, but of at least ten seconds: so a host that lives for a short time saves the next one
-/// most of the wait, and an entry costs few writes.
-fn waited(entry: &PendingEntry, frame: &Frame, work: &Work) -> Duration {
-    let operation = frame.binding.catalogue.operations.get(&entry.operation);
-    let visible_within = operation.map_or(0, |operation| millis(operation.visible_within));
-    let step = (visible_within / 32).max(10_000).min(visible_within.div_ceil(4));
-    // The time is measured at the beginning of the pass, so that every part of the publication computes the same
-    // value.
-    let waited = |history: &EntryHistory| millis(history.waited(frame.started.boot));
-    let waited = work
-        .histories
-        .get(&entry.key)
-        .map_or(0, waited)
-        .min(visible_within);
-    let steps = waited.checked_div(step).unwrap_or(0);
-    let is_over = waited == visible_within;
-    Duration::from_millis(if is_over { waited } else { steps * step })
 }
 
 /// An object with the generation of another one, if that is at most so much higher: an API server counts the changes of a
