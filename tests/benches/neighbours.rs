@@ -37,7 +37,7 @@ const GREEDY: usize = 200;
 /// The operations of a hostile driver at a time.
 const OPERATIONS: usize = 4;
 /// So many connections each of these uses up at most: one operation takes some tens of milliseconds.
-const CONNECTIONS: usize = 100;
+const CONNECTIONS: usize = 40;
 /// The objects of the waiting tenant.
 const POLITE: usize = 20;
 /// The requests for a pass that are measured, and the time between two of them.

@@ -9,11 +9,12 @@ use std::time::Duration;
 use crate::binding::{Limits, PolicyId};
 use crate::catalogue::SecretRef;
 use crate::contract::{
-    Act, Answer, Document, Failure, Json, Kind, ObjectRef, Precondition, Question, Resolution, RetryRequest,
-    Role, Wait,
+    Act, Answer, Document, Failure, Json, ObjectRef, Precondition, Question, Resolution, RetryRequest, Role,
+    Wait,
 };
 pub use crate::entry::{PendingEntry, Resolved, Site};
 use crate::object::Object;
+pub use crate::scope::{Scope, WatchEvent};
 use crate::time::{Boot, Unix, as_millis};
 use crate::worker::{Draft, Drafted, StepInput, StepReply};
 
@@ -299,62 +300,6 @@ impl Reply {
             _ => Vec::new(),
         }))
     }
-}
-
-/// Metadata that the cache keeps for every scope, whatever fields the scope names. The identity of an object is kept
-/// as well.
-pub const KEPT_METADATA: [&str; 3] = [
-    "metadata.generation",
-    "metadata.deletionTimestamp",
-    "metadata.labels",
-];
-
-/// The scope of a watch.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Scope {
-    /// The kind of the objects.
-    #[serde(flatten)]
-    pub kind: Kind,
-    /// The namespace; `None` for all namespaces, or for a cluster-scoped kind.
-    pub namespace: Option<String>,
-    /// If given, only the object of this name.
-    pub name: Option<String>,
-    /// If given, only Pods of this node: `spec.nodeName`.
-    pub node: Option<String>,
-    /// The dotted paths that are kept of each object; empty keeps everything.
-    pub fields: Vec<String>,
-}
-
-impl std::fmt::Display for Scope {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.kind.kind)?;
-        match (&self.namespace, &self.name) {
-            (Some(namespace), Some(name)) => write!(f, " {namespace}/{name}")?,
-            (None, Some(name)) => write!(f, " {name}")?,
-            (Some(namespace), None) => write!(f, " in {namespace}")?,
-            (None, None) => {}
-        }
-        self.node.as_ref().map_or(Ok(()), |node| write!(f, " on {node}"))
-    }
-}
-
-/// An event of a watch.
-#[derive(Clone, Debug, PartialEq)]
-pub enum WatchEvent {
-    /// All objects of the scope at one moment, after each list.
-    Listed {
-        /// The objects of the scope.
-        objects: Vec<Object>,
-        /// The version of the list. A known object that is older and not in the list is gone.
-        version: crate::object::ResourceVersion,
-    },
-    /// An object was created or changed.
-    Applied(Object),
-    /// An object was deleted. It carries the version of its deletion.
-    Deleted(Object),
-    /// The watch failed: answers from its cache may be outdated.
-    Failed(String),
 }
 
 #[cfg(test)]

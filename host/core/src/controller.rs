@@ -12,6 +12,7 @@
 mod calls;
 mod dependents;
 mod finish;
+mod freshness;
 mod keys;
 mod passes;
 mod rate_limit;

@@ -31,6 +31,7 @@ mod reconcile;
 pub mod record;
 pub mod render;
 pub mod retry;
+pub mod scope;
 pub mod selection;
 mod shared;
 pub mod time;
@@ -84,5 +85,28 @@ mod tests {
             up.extend(used.map(|other| format!("{} uses {other}", inside.display())));
         }
         assert_eq!(up, [""; 0]);
+    }
+
+    #[test]
+    fn the_page_that_leads_through_a_pass_names_what_is_there() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let page = std::fs::read_to_string(root.join("PASS.md")).expect("the page");
+        // Outside of code blocks, every second part is between backquotes.
+        let prose = page.split("```").step_by(2).collect::<String>();
+        let (mut text, mut names) = (String::new(), 0);
+        for word in prose.split('`').skip(1).step_by(2) {
+            if word.ends_with(".rs") {
+                text = std::fs::read_to_string(root.join("src").join(word)).expect(word);
+            } else if !word.contains(['/', '.']) {
+                let is_there = ["fn", "enum", "struct"].iter().any(|kind| {
+                    let named = format!("{kind} {word}");
+                    let mut rest = text.split(&named).skip(1);
+                    rest.any(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+                });
+                assert!(is_there, "{word} is not where the page says");
+                names += 1;
+            }
+        }
+        assert!(names > 40, "{names} names");
     }
 }

@@ -6,7 +6,7 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::call::PendingEntry;
+use crate::entry::PendingEntry;
 use crate::object::Object;
 
 /// The entries of one object, in their order.

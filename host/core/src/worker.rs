@@ -27,9 +27,6 @@ pub(crate) use conditions::RECONCILED;
 pub use draft::{Draft, Drafted};
 pub(crate) use draft::{Drops, Entries, Stage, Written};
 
-/// The cost of a byte that becomes part of a tree, which is copied, compared and dropped, in bytes that are read.
-const PER_BYTE: u64 = 32;
-
 /// An entry of a journal that is being made.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
@@ -151,8 +148,7 @@ impl StepInput {
         let stepped = policy(&pass);
         if let Ok(Step::Concluded { conclusion, .. }) = &stepped.outcome {
             let patch = conclusion.patch.as_ref();
-            let bytes = self.check.bytes(patch).saturating_mul(PER_BYTE);
-            reply.read = reply.read.saturating_add(bytes);
+            reply.read = reply.read.saturating_add(self.check.cost(patch));
             let edits = self.check.run(patch);
             reply.checked = Some(edits.map(|edits| edits.map(Edits::without_tree)));
         }

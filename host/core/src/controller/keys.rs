@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::refresh::Freshness;
+use super::freshness::Freshness;
 use crate::call::Scope;
 use crate::contract::{Cause, Event, ObjectRef, Origin, RetryRequest};
 use crate::key::{Key, ObjectKey, PassId};

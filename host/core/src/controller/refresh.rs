@@ -6,39 +6,17 @@
 
 use std::time::Duration;
 
+use super::freshness::Freshness;
 use super::keys::KeyState;
 use super::{Controller, Guard};
 use crate::binding::Binding;
 use crate::call::{Call, Reply};
 use crate::contract::{Code, Failure, ObjectQuery, Question};
 use crate::key::Key;
-use crate::object::{Object, ResourceVersion};
-use crate::reconcile::{CLUSTER_LONGEST, Work};
+use crate::object::Object;
+use crate::reconcile::CLUSTER_LONGEST;
 use crate::retry::after_failures;
 use crate::shared::waiter::{Refresh, Target, Waiter};
-
-/// Whether the cached primary of a key is stale, and the state of the read that mends it.
-#[derive(Debug, Default)]
-pub(super) struct Freshness {
-    /// The version that a write of this host named, if the write met a conflict or was cut. Cached versions up to
-    /// this one are stale.
-    stale: Option<ResourceVersion>,
-    /// A read is in flight, or waits for a place in its room.
-    reading: bool,
-    /// The number of consecutive reads that failed.
-    failures: u32,
-}
-
-impl Freshness {
-    /// Remembers the newest version at which a write of the pass met a conflict or was cut.
-    pub(super) fn note(&mut self, work: &Work) {
-        self.stale = work.behind.max(self.stale);
-    }
-
-    pub(super) fn is_reading(&self) -> bool {
-        self.reading
-    }
-}
 
 impl Controller {
     /// Reads the primary of a key if the cached one is stale. Returns whether the pass has to wait for this read.

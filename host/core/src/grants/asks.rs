@@ -11,10 +11,10 @@ use super::{
     check_word, operation,
 };
 use crate::binding::{Binding, KindGrant};
-use crate::call::{KEPT_METADATA, Scope};
 use crate::catalogue::OperationEffect;
 use crate::contract::{Code, Document, Failure, ListQuery, Question, Role};
 use crate::object::Object;
+use crate::scope::{KEPT_METADATA, Scope};
 use crate::selection::Selection;
 
 /// Fields that every answer shows, whatever the grant says.

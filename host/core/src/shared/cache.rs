@@ -8,11 +8,10 @@ use std::time::Duration;
 use polity_kube_rules::deletion::is_ended;
 use polity_kube_rules::text;
 
-use crate::call::{KEPT_METADATA, Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef};
 use crate::key::ObjectKey;
 use crate::object::{Object, ResourceVersion};
-use crate::projection;
+use crate::scope::{Scope, WatchEvent};
 use crate::time::Boot;
 
 /// The largest number of ends that a scope remembers for objects that it never showed. The watch may still show such
@@ -221,24 +220,6 @@ impl Cache {
             .get(scope)
             .into_iter()
             .flat_map(|watched| watched.objects.values())
-    }
-}
-
-impl Scope {
-    /// Trims an object to the fields of this scope, its identity and [`KEPT_METADATA`], as the watch of the scope
-    /// shows it.
-    pub fn trimmed(&self, object: &Object) -> Object {
-        if self.fields.is_empty() {
-            return object.clone();
-        }
-        let fields = self.fields.iter().map(String::as_str);
-        Object::of(projection::project(object.json(), fields.chain(KEPT_METADATA)).into())
-    }
-
-    /// Whether the namespace and name of this place are in the scope.
-    pub fn covers_place(&self, place: &ObjectKey) -> bool {
-        (self.namespace.is_none() || self.namespace.as_deref() == place.namespace.as_deref())
-            && self.name.as_deref().is_none_or(|name| *name == *place.name)
     }
 }
 

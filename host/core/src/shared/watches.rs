@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::call::Scope;
+use crate::scope::Scope;
 
 /// The most watches of all tenant queues. An API server bears some thousand streams of one client.
 const ALL: usize = 1_024;

@@ -10,6 +10,9 @@ use crate::grants;
 use crate::merge::{self, Edits};
 use crate::object::Object;
 
+/// The cost of a byte that becomes part of a tree, which is copied, compared and dropped, in bytes that are read.
+pub(super) const PER_BYTE: u64 = 32;
+
 /// What the patch of a conclusion is checked against.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
@@ -24,10 +27,11 @@ pub struct Check {
 }
 
 impl Check {
-    /// The bytes of text that become trees.
-    pub(super) fn bytes(&self, patch: Option<&Document>) -> u64 {
+    /// The cost of a check, in bytes that are read.
+    pub(super) fn cost(&self, patch: Option<&Document>) -> u64 {
         let of_snapshot = || self.snapshot.as_ref().map_or(0, |object| object.json().len());
-        patch.map_or(0, |patch| (patch.len() + of_snapshot()) as u64)
+        let bytes = patch.map_or(0, |patch| (patch.len() + of_snapshot()) as u64);
+        bytes.saturating_mul(PER_BYTE)
     }
 
     /// The edits of a conclusion, with those of the identity policy; `None` if the object is absent. An error says what is

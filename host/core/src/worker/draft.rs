@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::PER_BYTE;
+use super::check::PER_BYTE;
 use super::conditions::{HostCondition, set_host_conditions};
 use crate::entry::PendingEntry;
 use crate::merge::{self, EditPath, Edits, Part};
