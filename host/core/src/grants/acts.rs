@@ -5,11 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::asks::at_home;
+use super::compiled::{Grants, MINTED, Reach, Target, check_reference, check_sealed, check_word, operation};
+use super::grant::Verb;
 use super::guarded::{Change, check_guarded, host_conditions};
-use super::{
-    Grants, MINTED, Reach, Refusal, Target, Ungranted, Verb, check_reference, check_sealed, check_word,
-    operation,
-};
+use super::refusal::{Refusal, Ungranted};
 use crate::binding::{Binding, KindGrant, MintGrant};
 use crate::catalogue::{Operation, OperationEffect, SecretRef};
 use crate::contract::{Act, CloudAct, Code, Document, Failure, Mint, ObjectPatch, ObjectRef, Role};

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use polity_kube_rules::fields::Requirement;
 use serde_json::Value;
 
-use super::{
-    Grants, Refusal, Target, Ungranted, Verb, check_kind, check_names, check_reference, check_sealed,
-    check_word, operation,
+use super::compiled::{
+    Grants, Target, check_kind, check_names, check_reference, check_sealed, check_word, operation,
 };
+use super::grant::Verb;
+use super::refusal::{Refusal, Ungranted};
 use crate::binding::{Binding, KindGrant};
 use crate::catalogue::OperationEffect;
 use crate::contract::{Code, Document, Failure, ListQuery, Question, Role};

@@ -4,11 +4,13 @@ use serde_json::Value;
 
 use std::sync::Arc;
 
-use super::load::own_finalizer;
-use super::{Grants, Named, Refusal, Target, Ungranted, Verb, is_wellformed, no_name};
+use super::compiled::{Grants, Target, no_name};
+use super::grant::Verb;
+use super::refusal::{Named, Refusal, Ungranted};
 use crate::binding::{Binding, BindingSpec, Grant, KindGrant};
 use crate::contract::{Code, Failure, ObjectRef, Role};
 use crate::merge::{self, Edits};
+use polity_kube_rules::names::is_wellformed;
 
 /// The content that an act writes into another object.
 pub(super) struct Change<'a> {
@@ -170,6 +172,11 @@ pub(super) fn writes_guarded(spec: &BindingSpec, path: &str) -> bool {
         _ => false,
     };
     spec.grants.iter().any(named)
+}
+
+/// The path of a finalizer that a policy names as its own.
+pub(super) fn own_finalizer(name: &str) -> String {
+    format!("metadata.finalizers[{name}]")
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use polity_kube_rules::names::qualified_name_problem;
 use serde_json::Value;
 
-use super::guarded::{HOST_CONDITION, is_guarded, writes_guarded};
-use super::{covers, is_closed};
+use super::compiled::{covers, is_closed};
+use super::guarded::{HOST_CONDITION, is_guarded, own_finalizer, writes_guarded};
 use crate::binding::{BindingSpec, Grant, KindGrant, MintGrant};
 use crate::catalogue::{Catalogue, OperationEffect};
 use crate::contract::{Kind, Manifest, Need};
@@ -146,10 +146,6 @@ fn no_place_for_entries(catalogue: &Catalogue, manifest: &Manifest) -> Option<St
             manifest.name
         )
     })
-}
-
-pub(super) fn own_finalizer(name: &str) -> String {
-    format!("metadata.finalizers[{name}]")
 }
 
 /// Whether a policy may use this finalizer as its own. Finalizers of Kubernetes protect volumes, namespaces and

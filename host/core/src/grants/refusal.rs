@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Verb;
+use super::grant::Verb;
 use crate::contract::{Code, Failure, Kind, ObjectRef};
 use crate::object::Object;
 
