@@ -267,6 +267,10 @@ pub struct LeaseRead {
 
 /// The reply of a call.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is moved once"
+)]
 pub enum Reply {
     /// Reply of [`Call::Step`].
     Stepped(StepReply),

@@ -18,7 +18,7 @@ mod refusal;
 pub use acts::{check_act, minted, minted_token};
 pub use asks::{Admitted, check_question};
 pub(crate) use asks::{check_parsed, is_no_session, shown};
-pub use compiled::{Grants, is_closed};
+pub use compiled::{Grants, MINTED, is_closed};
 pub(crate) use compiled::{Reach, check_relation, is_reached};
 pub use grant::{BoundedMint, Grant, KindGrant, MintGrant, Relation, SecretGrant, Verb};
 pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};

@@ -344,23 +344,19 @@ mod tests {
         let bytes = size_of(&one.rendered[0].as_ref().expect("an answer").answer);
         let lists = || input(vec![list(2, SIZE), list(2, SIZE), list(1, SIZE)]);
         let too_large = Some(Err(Code::ResourceExhausted));
-        for (journal, second) in [(2 * bytes, Some(Ok(2))), (2 * bytes - 1, too_large.clone())] {
+        for (journal, second) in [(2 * bytes, Some(Ok(2))), (2 * bytes - 1, too_large)] {
             let reply = lists().step(&limits(journal, 1 << 20), |_| stepped());
-            assert_eq!(
-                told(&reply),
-                [Some(Ok(2)), second, too_large.clone()],
-                "{journal}"
-            );
+            assert_eq!(told(&reply), [Some(Ok(2)), second, too_large], "{journal}");
             let again = StepInput {
                 is_full: reply.is_full,
                 ..input(vec![list(1, SIZE)])
             };
             let again = again.step(&Limits::default(), |_| stepped());
-            assert_eq!((told(&again), again.read), (vec![too_large.clone()], 0));
+            assert_eq!((told(&again), again.read), (vec![too_large], 0));
         }
         // Too long for any answer: that says nothing of the next.
         let reply = lists().step(&limits(1 << 20, bytes - 1), |_| stepped());
-        assert_eq!(told(&reply), [too_large.clone(), too_large, Some(Ok(1))]);
+        assert_eq!(told(&reply), [too_large, too_large, Some(Ok(1))]);
     }
 
     #[test]
@@ -377,7 +373,7 @@ mod tests {
                 seen = pass.journal.len();
                 stepped()
             });
-            assert_eq!(told(&reply), [expected.clone(), Some(Ok(1))], "{journal}");
+            assert_eq!(told(&reply), [expected, Some(Ok(1))], "{journal}");
             assert_eq!(seen, told(&reply).iter().flatten().count());
         }
     }

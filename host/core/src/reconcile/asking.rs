@@ -34,7 +34,7 @@ pub(crate) struct Asking {
     /// The number of questions without an answer.
     open: usize,
     /// The lists that are to be read, one after another.
-    lists: VecDeque<(usize, Look)>,
+    lists: VecDeque<(usize, Box<Look>)>,
     /// Whether a list is being read.
     reads_list: bool,
     /// The bytes of the answers so far.
@@ -67,7 +67,7 @@ pub(super) enum AskState {
 pub(super) enum Looked {
     State(AskState),
     /// A list that is to be read.
-    List(Look),
+    List(Box<Look>),
 }
 
 impl AskState {

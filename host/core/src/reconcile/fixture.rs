@@ -121,8 +121,7 @@ impl Fixture {
         };
         let returned = handler(&mut context);
         let commands = context.commands;
-        let inputs = commands.iter().filter_map(input_of);
-        if let Some((input, limits)) = inputs.last() {
+        if let Some((input, limits)) = commands.iter().rev().find_map(input_of) {
             self.input = Some((input.clone(), limits.clone()));
         }
         (returned, commands)
@@ -621,11 +620,11 @@ pub(super) fn operations(commands: &[Command]) -> Vec<&str> {
 
 /// The terms of the changes among these commands.
 pub(super) fn terms(commands: &[Command]) -> Vec<&Terms> {
-    let of = |command| match command {
-        &Command::Call { ref terms, .. } => terms.as_ref(),
+    let calls = commands.iter().filter_map(|command| match command {
+        Command::Call { terms, .. } => terms.as_ref(),
         _ => None,
-    };
-    commands.iter().filter_map(of).collect()
+    });
+    calls.collect()
 }
 
 fn calls(commands: &[Command]) -> impl Iterator<Item = &Call> {

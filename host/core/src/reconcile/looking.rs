@@ -65,7 +65,7 @@ impl Look {
             }
             Question::Objects(query) if query.latest => {
                 self.depend(Moved::default(), context);
-                Looked::List(self)
+                Looked::List(Box::new(self))
             }
             _ => Looked::State(match self.known(context) {
                 Some(objects) => {

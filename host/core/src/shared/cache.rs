@@ -44,14 +44,17 @@ pub struct Cache {
     scopes: BTreeMap<Scope, Watched>,
 }
 
+/// Lists by namespace; all objects for `None`.
+type Lists = BTreeMap<Option<Box<str>>, Arc<[Object]>>;
+
 #[derive(Debug, Default)]
 struct Watched {
     synced: bool,
     /// The last error of the watch; `None` once the watch has listed again.
     watch_error: Option<String>,
     objects: BTreeMap<ObjectKey, Object>,
-    /// The lists that were asked for since the last change: all objects, or those of a namespace. All who ask share them.
-    lists: RefCell<BTreeMap<Option<Box<str>>, Arc<[Object]>>>,
+    /// The lists that were asked for since the last change. All who ask share them.
+    lists: RefCell<Lists>,
     /// The newest version that the watch showed of any object, deletions included. A watch shows versions in order.
     shown: ResourceVersion,
     /// Objects that this host saw end, by place and uid. A lagging watch must not bring them back. The place is
