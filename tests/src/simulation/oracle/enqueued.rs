@@ -332,9 +332,11 @@ impl Seen {
         if !record.outcome.is_concluded() && !matches!(record.outcome, Outcome::Failed(_)) {
             return;
         }
+        // Of a role that a refused write ended before it concluded, all counts that it asked.
         let used = |role: &polity_core::record::RoleRecord| {
             let conclusion = role.conclusion.as_ref().map(|conclusion| conclusion.used.clone());
-            let entries = conclusion.unwrap_or_default().into_iter();
+            let all = || (0..).take(role.journal.len()).collect();
+            let entries = conclusion.unwrap_or_else(all).into_iter();
             let requests = entries.filter_map(|index| role.journal.get(index as usize));
             requests.map(|entry| entry.request.clone()).collect::<Vec<_>>()
         };
