@@ -11,7 +11,7 @@ use polity_cluster::Cluster;
 use polity_core::binding::{self, Binding, BindingSpec, Limits, LoadedPolicy, PolicySource};
 use polity_core::call::{Scope, WatchEvent, Write};
 use polity_core::catalogue::Catalogue;
-use polity_core::contract::{Failure, Manifest, Precondition, Role};
+use polity_core::contract::{Code, Failure, Manifest, Precondition, Role};
 use polity_core::controller::Health;
 use polity_core::grants::{self, Grants};
 use polity_core::object::Object;
@@ -77,6 +77,15 @@ pub(crate) enum Message {
     Loaded(Box<Loaded>),
     /// It is time to check whether policy files were replaced.
     FilesMayHaveChanged,
+    /// The write of an Event has ended.
+    EventWritten {
+        /// The tenant queue whose Event it was.
+        tenant_queue: Arc<str>,
+        /// When it began.
+        began: Now,
+        /// Why it was not written.
+        failure: Option<Code>,
+    },
     /// The write of a binding's status has ended.
     StatusWritten {
         /// The name of the binding.

@@ -1,7 +1,7 @@
 //! The only event loop: it turns outputs of core into futures, and their results into inputs.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::{pending, ready};
+use std::future::ready;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use polity_core::call::{Call, CallId, Fence, Mint, Reply, Scope, WatchEvent, Wri
 use polity_core::catalogue::SecretRef;
 use polity_core::contract::{Code, Failure, Kind, Question, Resolution};
 use polity_core::controller::lease::LeaseProblem;
-use polity_core::controller::{CacheFigures, Controller, Health, Input, KeyView, Output, RoomSizes};
+use polity_core::controller::{CacheFigures, Controller, Health, Input, KeyView, Output};
 use polity_core::key::{Key, PassId};
 use polity_core::object::{Object, ResourceVersion};
 use polity_core::time::{Boot, Now};
@@ -28,6 +28,7 @@ use crate::bindings::{Bindings, Loaded, Message};
 use crate::clock::Clock;
 use crate::clouds::Clouds;
 use crate::config::HostConfig;
+use crate::events::Events;
 use crate::observer::{Called, Observer, Target};
 use crate::polls::Measured;
 use crate::said::Said;
@@ -43,8 +44,8 @@ const STATUS_EVERY: Duration = Duration::from_secs(2);
 /// The wait before a watch that ended is started again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// How many passes end before core is told what was recorded, unless it waits for that.
-const RECORDED_TOGETHER: u32 = 64;
+/// The longest time that an Event may take to be written, and that a host which stops waits for the last ones.
+const EVENT_LONGEST: Duration = Duration::from_secs(5);
 /// The most inputs that wait for the loop. A sender that has more waits for room.
 const INPUTS: usize = 1024;
 /// The most messages about bindings, and the most questions, that wait for the loop.
@@ -136,6 +137,8 @@ impl Handle {
 /// A call that may change something.
 struct Change {
     id: CallId,
+    /// The tenant queue that pays for it.
+    tenant_queue: Arc<str>,
     fence: Fence,
 }
 
@@ -148,10 +151,7 @@ pub(crate) struct Engine {
     bindings: Bindings,
     workers: Workers,
     observer: Box<dyn Observer>,
-    /// How many passes are recorded, if they are.
-    recorded: Option<watch::Receiver<u64>>,
-    /// The passes that ended since core was told how many are recorded.
-    untold: u32,
+    events: Events,
     inputs: mpsc::Receiver<Input>,
     sender: mpsc::Sender<Input>,
     /// Results of calls that the engine made itself. They are taken in before the loop waits for anything
@@ -179,13 +179,9 @@ impl Engine {
         let (tells, messages) = mpsc::channel(MESSAGES);
         let (asks, questions) = mpsc::channel(MESSAGES);
         let (tell_stop, stopping) = watch::channel(None);
-        let mut controller = Controller::new(config.identity).with_rooms(rooms(config.threads));
+        let mut controller = Controller::new(config.identity);
         if config.alone {
             controller = controller.alone();
-        }
-        let recorded = config.observer.recorded();
-        if recorded.is_some() {
-            controller.await_recordings();
         }
         let engine = Engine {
             controller,
@@ -201,8 +197,7 @@ impl Engine {
             cluster: config.cluster,
             clouds: config.clouds,
             observer: config.observer,
-            recorded,
-            untold: 0,
+            events: Events::default(),
             inputs,
             sender,
             own: VecDeque::new(),
@@ -248,15 +243,12 @@ impl Engine {
                 () = ready(()), if !self.own.is_empty() => {
                     batch.extend(self.own.drain(..self.own.len().min(BATCH)));
                 }
-                count = more_than(&mut self.recorded), if self.controller.waits_for_recordings() => {
-                    batch.push(Input::Recorded(count));
-                }
                 _ = self.inputs.recv_many(&mut batch, BATCH) => {}
                 () = self.clock.sleep_until(deadline) => batch.push(Input::Tick),
             }
             for input in batch.drain(..) {
                 if self.take_in(input) {
-                    return;
+                    return self.last_events().await;
                 }
             }
             self.write_statuses();
@@ -350,6 +342,21 @@ impl Engine {
             Message::Loaded(loaded) => self.loaded(*loaded),
             Message::FilesMayHaveChanged => self.bindings.reload_changed(),
             Message::StatusWritten { binding, result } => self.on_status_written(&binding, result),
+            Message::EventWritten {
+                tenant_queue,
+                began,
+                failure,
+            } => {
+                self.events.written(&tenant_queue);
+                self.observer.called(&Called {
+                    target: Target::Api("event"),
+                    pass: None,
+                    began: began.unix,
+                    failure,
+                    took: self.clock.now().boot - began.boot,
+                });
+                self.write_events();
+            }
         }
     }
 
@@ -405,7 +412,6 @@ impl Engine {
                 Output::Call {
                     id,
                     call,
-                    is_long,
                     tenant_queue,
                     pass,
                     begin_by,
@@ -415,15 +421,19 @@ impl Engine {
                     let turn = Turn {
                         id,
                         tenant_queue: tenant_queue.unwrap_or_default(),
-                        is_long,
                     };
                     self.call(turn, call, begin_by);
+                }
+                Output::Event(event) => {
+                    self.events.push(event);
+                    self.write_events();
                 }
                 Output::Cancel(id) => {
                     // A call that is cut has taken too long: a slow server must show in the counts.
                     self.tell_call(id, Some(Code::DeadlineExceeded));
-                    if let Some(call) = self.calls.remove(&id) {
-                        call.abort();
+                    match self.calls.remove(&id) {
+                        Some(call) => call.abort(),
+                        None => self.workers.forget(id),
                     }
                 }
                 Output::Watch(scope) => self.watch(scope),
@@ -435,7 +445,6 @@ impl Engine {
                 }
                 Output::Recorded(record) => {
                     self.observer.passed(&record.into());
-                    self.tell_recorded();
                 }
                 Output::Forgotten(key) => self.observer.forgotten(&key),
                 Output::Stopped => stopped = true,
@@ -444,24 +453,52 @@ impl Engine {
         stopped
     }
 
-    /// Tells core of what was recorded, but not of each pass: only core that waits for it must hear of it at once.
-    fn tell_recorded(&mut self) {
-        let Some(recorded) = &mut self.recorded else {
-            return;
-        };
-        self.untold += 1;
-        if self.untold >= RECORDED_TOGETHER {
-            self.untold = 0;
-            let count = *recorded.borrow_and_update();
-            self.own.push_back(Input::Recorded(count));
+    /// Writes the Events that have their turn.
+    fn write_events(&mut self) {
+        while let Some(event) = self.events.next() {
+            let (cluster, tells, clock) = (self.cluster.clone(), self.tells.clone(), self.clock.clone());
+            let began = clock.now();
+            let fence = Fence::new(event.begin_by, move || clock.now().boot);
+            tokio::spawn(async move {
+                let write = fence::within(fence, cluster.write(&event.write));
+                let written = tokio::time::timeout(EVENT_LONGEST, write).await;
+                let failure = match written {
+                    Ok(Ok(_)) => None,
+                    Ok(Err(failure)) => Some(failure.code),
+                    Err(_) => Some(Code::DeadlineExceeded),
+                };
+                let tenant_queue = event.tenant_queue;
+                // When the engine has ended, nobody counts it.
+                let _ = tells
+                    .send(Message::EventWritten {
+                        tenant_queue,
+                        began,
+                        failure,
+                    })
+                    .await;
+            });
         }
     }
 
+    /// Waits for the Events of the last passes, for some time.
+    async fn last_events(&mut self) {
+        let written = async {
+            while !self.events.is_idle() {
+                if let Some(message) = self.messages.recv().await {
+                    self.on_message(message);
+                }
+            }
+        };
+        // What is left then is lost.
+        let _ = tokio::time::timeout(EVENT_LONGEST, written).await;
+    }
+
     fn call(&mut self, turn: Turn, call: Call, begin_by: Boot) {
-        let id = turn.id;
+        let (id, tenant_queue) = (turn.id, turn.tenant_queue.clone());
         let clock = self.clock.clone();
         let change = Change {
             id,
+            tenant_queue,
             fence: Fence::new(begin_by, move || clock.now().boot),
         };
         match call {
@@ -594,7 +631,15 @@ impl Engine {
         ask: impl FnOnce(Arc<dyn Cloud>) -> F,
     ) {
         match self.clouds.get(name) {
-            Some(cloud) => self.change(change, Measured::new("a call of a cloud", ask(cloud))),
+            Some(cloud) => {
+                let call = Measured::new("a call of a cloud", ask(cloud));
+                let (workers, tenant_queue) = (self.workers.queue(), change.tenant_queue.clone());
+                self.change(change, async move {
+                    let (reply, fuel) = metered(call).await;
+                    workers.charge(&tenant_queue, fuel);
+                    reply
+                });
+            }
             None => self.reply(change.id, refused(no_cloud(name))),
         }
     }
@@ -607,11 +652,7 @@ impl Engine {
     fn spawn(&mut self, id: CallId, future: impl Future<Output = Reply> + Send + 'static) {
         let sender = self.sender.clone();
         let task = tokio::spawn(async move {
-            let (reply, fuel) = metered(future).await;
-            if fuel > 0 {
-                // When the engine has ended, nobody pays.
-                let _ = sender.send(Input::Spent { call: id, fuel }).await;
-            }
+            let reply = future.await;
             let _ = sender.send(Input::Returned { call: id, reply }).await;
         });
         self.calls.insert(id, task.abort_handle());
@@ -721,8 +762,16 @@ impl Engine {
         if !self.controller.is_holder() || self.local.is_some() {
             return;
         }
-        let controller = &self.controller;
-        for (binding, write) in self.bindings.statuses(|name| controller.health(name), now) {
+        let (controller, events) = (&self.controller, &self.events);
+        let health = |name: &str| {
+            let events_dropped = events.dropped(name);
+            let known = controller.health(name);
+            known.map(|known| Health {
+                events_dropped,
+                ..known
+            })
+        };
+        for (binding, write) in self.bindings.statuses(health, now) {
             let (cluster, tells) = (self.cluster.clone(), self.tells.clone());
             tokio::spawn(async move {
                 let result = cluster.write(&write).await.map(|_| ());
@@ -739,18 +788,6 @@ impl Drop for Engine {
             task.abort();
         }
     }
-}
-
-/// How many passes are recorded, once they are more than when this was last asked. A recorder that has ended records
-/// nothing more, and nobody need wait for it.
-async fn more_than(recorded: &mut Option<watch::Receiver<u64>>) -> u64 {
-    let Some(recorded) = recorded else {
-        return pending().await;
-    };
-    if *recorded.borrow() != u64::MAX && recorded.changed().await.is_err() {
-        return u64::MAX;
-    }
-    *recorded.borrow_and_update()
 }
 
 /// What a call is of.
@@ -772,6 +809,7 @@ fn target_of(call: &Call) -> Target {
         Call::Read(_) => Target::Api("get"),
         Call::Write(Write::Patch { .. }) => Target::Api("patch"),
         Call::Write(Write::Act(_)) => Target::Api("act"),
+        // Nobody waits for an Event, so it is no call of core.
         Call::Write(Write::Event { .. }) => Target::Api("event"),
         Call::Lease(_) => Target::Api("lease"),
     }
@@ -784,13 +822,6 @@ fn failure_of(reply: &Reply) -> Option<Code> {
         | Reply::Prepared(Err(failure))
         | Reply::Lease(Err(failure)) => Some(failure.code),
         _ => None,
-    }
-}
-
-fn rooms(threads: usize) -> RoomSizes {
-    RoomSizes {
-        threads: u32::try_from(threads).unwrap_or(u32::MAX),
-        ..RoomSizes::default()
     }
 }
 

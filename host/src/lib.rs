@@ -24,6 +24,7 @@ mod data;
 pub mod display;
 pub mod edges;
 pub mod engine;
+mod events;
 pub mod host;
 pub mod install;
 mod live;

@@ -8,7 +8,6 @@ use polity_core::contract::{Code, Role};
 use polity_core::key::{Key, PassId};
 use polity_core::record::PassRecord;
 use polity_core::time::Unix;
-use tokio::sync::watch;
 
 /// A call of a policy, a cloud or the API server that came back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,10 +43,6 @@ pub enum Target {
 pub trait Observer: Send {
     /// A pass ended.
     fn passed(&mut self, record: &Arc<PassRecord>);
-    /// How many passes are recorded, in the order in which they ended; `None` if nothing is.
-    fn recorded(&self) -> Option<watch::Receiver<u64>> {
-        None
-    }
     /// A call came back.
     fn called(&mut self, _: &Called) {}
     /// An object is gone, or no binding governs it any more.

@@ -1,10 +1,7 @@
-//! Priorities of threads: whoever computes for long gives way to the event loop and to the threads that answer people.
+//! Priorities of threads: whoever computes gives way to the event loop and to the threads that answer people.
 
-/// The nice value of a thread whose work is short, or that others wait for some time. The event loop gets about three times
-/// its share of a processor.
-pub(crate) const SHORT: i32 = 5;
-/// The nice value of a thread whose work may take long: a third of the share of the thread for short work.
-pub(crate) const LONG: i32 = 10;
+/// The nice value of a thread that computes. The event loop gets about three times its share of a processor.
+pub(crate) const WORK: i32 = 5;
 
 /// Gives this thread a lower priority.
 pub(crate) fn step_back(nice: i32) {

@@ -10,7 +10,6 @@ use polity_core::key::Key;
 use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use crate::display::{cut, escaped_json, printable, shortened};
 use crate::edges;
@@ -156,7 +155,6 @@ impl Observer for Progress {
         }
         if let Some(recording) = &self.recording {
             let wrong = recording.pass(record.clone());
-            let wrong = wrong.map(|why| format!("passes are not recorded: {why}"));
             let news = self
                 .said
                 .news("the recording", wrong.as_deref(), record.ended.boot);
@@ -164,10 +162,6 @@ impl Observer for Progress {
                 say(self.format, &news);
             }
         }
-    }
-
-    fn recorded(&self) -> Option<watch::Receiver<u64>> {
-        self.recording.as_ref().map(RecordingThread::recorded)
     }
 
     fn forgotten(&mut self, key: &Key) {

@@ -1,19 +1,14 @@
-//! Threads that render answers, call policies, and check and draft what these conclude. Tenant queues take turns, and the work of
-//! each is done in the order in which it arrives. So a tenant whose steps take longer than those before holds up its own
-//! steps alone.
-//!
-//! One thread takes only short work, and the others have a lower priority. The machine's scheduler gives a
-//! processor at once to a thread that wakes if the thread that computes there has a lower priority. Otherwise
-//! a short step would wait for a time slice of a long one on the same processor, which is several times as
-//! long as the short step itself.
+//! Threads that render answers, call policies, and check and draft what these conclude. Their queue is that of core: the tenant
+//! queue that has spent least comes next, and none has all threads.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::call::{CallId, Reply};
 use polity_core::contract::{Code, Failure, RetryRequest};
 use polity_core::controller::Input;
+use polity_core::fair::{FairQueue, Places};
 use polity_core::fault::{Fault, FaultKind};
 use polity_core::worker::{Draft, StepInput, StepReply};
 use polity_sandbox::Policy;
@@ -29,20 +24,19 @@ pub(crate) struct Workers {
     inline: bool,
 }
 
+/// The jobs that wait for a thread.
 #[derive(Default)]
-struct Queue {
+pub(crate) struct Queue {
     jobs: Mutex<Jobs>,
-    /// Signals work for a thread that takes everything.
-    any: Condvar,
-    /// Signals work for the thread that takes only short work.
-    short: Condvar,
+    /// Signals work.
+    come: Condvar,
 }
 
 #[derive(Default)]
 struct Jobs {
-    waiting: Turns,
-    /// Whether the thread for short work waits and has not been signalled since.
-    is_idle: bool,
+    waiting: FairQueue<Job>,
+    /// Where each stands.
+    places: BTreeMap<CallId, (Arc<str>, u64)>,
     closed: bool,
 }
 
@@ -55,48 +49,6 @@ struct Job {
 pub(crate) struct Turn {
     pub(crate) id: CallId,
     pub(crate) tenant_queue: Arc<str>,
-    /// Whether the call is expected to take long.
-    pub(crate) is_long: bool,
-}
-
-/// The jobs that wait.
-#[derive(Default)]
-struct Turns {
-    /// The tenant queues that have jobs, the next one first.
-    queues: VecDeque<VecDeque<Job>>,
-}
-
-impl Turns {
-    fn push(&mut self, job: Job) {
-        let is_same = |queue: &&mut VecDeque<Job>| {
-            queue
-                .front()
-                .is_some_and(|first| first.turn.tenant_queue == job.turn.tenant_queue)
-        };
-        match self.queues.iter_mut().find(is_same) {
-            Some(queue) => queue.push_back(job),
-            None => self.queues.push_back(VecDeque::from([job])),
-        }
-    }
-
-    /// Removes and returns the next job that `fits`.
-    fn pop(&mut self, fits: impl Fn(&Job) -> bool) -> Option<Job> {
-        let place = |(at, queue): (usize, &VecDeque<Job>)| Some((at, queue.iter().position(&fits)?));
-        let (at, first) = self.queues.iter().enumerate().find_map(place)?;
-        let mut queue = self.queues.remove(at)?;
-        let job = queue.remove(first);
-        if !queue.is_empty() {
-            self.queues.push_back(queue);
-        }
-        job
-    }
-}
-
-/// The work that a thread takes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    Everything,
-    WhatIsShort,
 }
 
 enum Work {
@@ -112,20 +64,16 @@ impl Workers {
     /// itself, at once. A simulation needs that: nothing may happen beside it.
     pub(crate) fn start(threads: usize, replies: &mpsc::Sender<Input>) -> Self {
         let queue = Arc::<Queue>::default();
+        let places = Places::new(threads as u64);
         for number in 0..threads {
             let (queue, replies) = (queue.clone(), replies.clone());
-            // With a lower priority than this, passes would be slower when all work is short, because a thread may wait
-            // for a processor while it holds the lock of the queue (`neighbours` and `host` of `tests/benches`).
-            let (takes, nice) = match number {
-                0 if threads > 1 => (Takes::WhatIsShort, priority::SHORT),
-                _ if threads > 1 => (Takes::Everything, priority::LONG),
-                _ => (Takes::Everything, priority::SHORT),
-            };
             let named = std::thread::Builder::new().name(format!("policy-{number}"));
             let started = named.spawn(move || {
-                priority::step_back(nice);
-                while let Some(job) = queue.next(takes) {
-                    if replies.blocking_send(job.done()).is_err() {
+                priority::step_back(priority::WORK);
+                while let Some(job) = queue.next(places) {
+                    let (reply, cost) = job.done();
+                    queue.end(&job.turn.tenant_queue, cost);
+                    if replies.blocking_send(job.returned(reply)).is_err() {
                         return;
                     }
                 }
@@ -200,10 +148,20 @@ impl Workers {
         self.policies.get(policy).cloned()
     }
 
+    /// Forgets a call that nobody waits for any more, if no thread has begun it.
+    pub(crate) fn forget(&self, id: CallId) {
+        self.queue.forget(id);
+    }
+
+    /// The queue, for those whose work the tenant queues pay, too.
+    pub(crate) fn queue(&self) -> Arc<Queue> {
+        self.queue.clone()
+    }
+
     fn push(&self, turn: Turn, work: Work) -> Option<Input> {
         let job = Job { turn, work };
         if self.inline {
-            return Some(job.done());
+            return Some(job.returned(job.done().0));
         }
         self.queue.push(job);
         None
@@ -213,43 +171,49 @@ impl Workers {
 impl Drop for Workers {
     fn drop(&mut self) {
         self.queue.jobs().closed = true;
-        self.queue.any.notify_all();
-        self.queue.short.notify_all();
+        self.queue.come.notify_all();
     }
 }
 
 impl Queue {
+    /// Charges a tenant queue with fuel that others than its policies have spent for it: its next steps come later.
+    pub(crate) fn charge(&self, tenant_queue: &Arc<str>, fuel: u64) {
+        self.jobs().waiting.charge(tenant_queue, fuel);
+    }
+
     fn push(&self, job: Job) {
         let mut jobs = self.jobs();
-        // A thread that was signalled and has not woken yet counts as busy, so the next work goes to the
-        // others.
-        let is_for_it = !job.turn.is_long && std::mem::take(&mut jobs.is_idle);
-        jobs.waiting.push(job);
-        match is_for_it {
-            true => self.short.notify_one(),
-            false => self.any.notify_one(),
+        let (id, tenant_queue) = (job.turn.id, job.turn.tenant_queue.clone());
+        let place = jobs.waiting.push(&tenant_queue, job);
+        jobs.places.insert(id, (tenant_queue, place));
+        drop(jobs);
+        self.come.notify_one();
+    }
+
+    fn forget(&self, id: CallId) {
+        let mut jobs = self.jobs();
+        if let Some((tenant_queue, place)) = jobs.places.remove(&id) {
+            jobs.waiting.remove(&tenant_queue, place);
         }
     }
 
-    fn next(&self, takes: Takes) -> Option<Job> {
+    fn next(&self, places: Places) -> Option<Job> {
         let mut jobs = self.jobs();
         loop {
             if jobs.closed {
                 return None;
             }
-            let fits = |job: &Job| takes == Takes::Everything || !job.turn.is_long;
-            if let Some(job) = jobs.waiting.pop(fits) {
+            if let Some((_, _, job)) = jobs.waiting.next(places) {
+                jobs.places.remove(&job.turn.id);
                 return Some(job);
             }
-            let come = match takes {
-                Takes::Everything => &self.any,
-                Takes::WhatIsShort => {
-                    jobs.is_idle = true;
-                    &self.short
-                }
-            };
-            jobs = come.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            jobs = self.come.wait(jobs).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// A thread has done a job. It takes the next one itself, so no other thread need look.
+    fn end(&self, tenant_queue: &Arc<str>, cost: u64) {
+        self.jobs().waiting.end(tenant_queue, cost);
     }
 
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
@@ -258,27 +222,35 @@ impl Queue {
 }
 
 impl Job {
-    /// Does the work and returns the result.
-    fn done(&self) -> Input {
+    fn returned(&self, reply: Reply) -> Input {
         Input::Returned {
             call: self.turn.id,
-            reply: self.run(),
+            reply,
         }
     }
 
-    /// Calls the policy and catches panics. A panic of the host inside a step is a bug of Polity and must not
-    /// stop other objects.
-    fn run(&self) -> Reply {
+    /// Does the work. Returns the result, and what it cost in fuel. A panic of the host inside a step is a bug of Polity and must
+    /// not stop other objects.
+    fn done(&self) -> (Reply, u64) {
         let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match &self.work {
             Work::Step(policy, limits, input) => {
-                Reply::Stepped(input.step(limits, |pass| policy.step(pass, limits)))
+                let stepped = input.step(limits, |pass| policy.step(pass, limits));
+                let cost = stepped.cost;
+                (Reply::Stepped(stepped), cost)
             }
-            Work::Decide(policy, limits, request) => Reply::Decided(policy.decide(request, limits).0),
-            Work::Draft(draft) => Reply::Drafted(Ok(draft.run())),
+            Work::Decide(policy, limits, request) => {
+                let (decided, fuel) = policy.decide(request, limits);
+                (Reply::Decided(decided), fuel)
+            }
+            Work::Draft(draft) => {
+                let drafted = draft.run();
+                let cost = drafted.cost;
+                (Reply::Drafted(Ok(drafted)), cost)
+            }
             #[cfg(test)]
-            Work::Nothing => Reply::Objects(Ok(Vec::new())),
+            Work::Nothing => (Reply::Objects(Ok(Vec::new())), 1),
         }));
-        called.unwrap_or_else(|_| self.panicked())
+        called.unwrap_or_else(|_| (self.panicked(), 0))
     }
 
     fn panicked(&self) -> Reply {
@@ -304,45 +276,40 @@ impl Job {
 mod tests {
     use super::*;
 
-    fn job(id: u64, tenant_queue: &str, is_long: bool) -> Job {
+    fn job(id: u64, tenant_queue: &str) -> Job {
         Job {
             turn: Turn {
                 id: CallId(id),
                 tenant_queue: tenant_queue.into(),
-                is_long,
             },
             work: Work::Nothing,
         }
     }
 
     #[test]
-    fn the_thread_for_what_is_short_passes_over_what_is_long_and_the_others_pass_over_nothing() {
+    fn no_tenant_queue_has_all_threads_and_whoever_spent_least_comes_next() {
         let queue = Queue::default();
-        for (id, is_long) in [(1, true), (2, true), (3, false), (4, false)] {
-            queue.push(job(id, "q", is_long));
+        let places = Places::new(3);
+        for id in 1..=5 {
+            queue.push(job(id, "many"));
         }
-        let next = |takes| queue.next(takes).map(|job| job.turn.id.0);
-        assert_eq!(next(Takes::WhatIsShort), Some(3));
-        assert_eq!(next(Takes::Everything), Some(1));
-        assert_eq!(next(Takes::Everything), Some(2));
-        assert_eq!(next(Takes::Everything), Some(4));
+        let next = || queue.next(places).map(|job| job.turn.id.0);
+        assert_eq!((next(), next()), (Some(1), Some(2)));
+        queue.push(job(6, "few"));
+        queue.push(job(7, "few"));
+        assert_eq!(next(), Some(6), "the third thread is for others");
+        queue.end(&"few".into(), 10);
+        queue.end(&"many".into(), 1_000);
+        assert_eq!(next(), Some(7));
+        queue.end(&"few".into(), 10);
+        queue.charge(&"few".into(), 5_000);
+        queue.push(job(8, "few"));
+        assert_eq!(next(), Some(3), "a driver's work counts, too");
+        queue.forget(CallId(4));
+        queue.end(&"many".into(), 0);
+        assert_eq!(next(), Some(5), "the fourth is forgotten");
         queue.jobs().closed = true;
-        assert_eq!(next(Takes::WhatIsShort), None);
-    }
-
-    #[test]
-    fn tenant_queues_take_turns_whatever_waits_in_each() {
-        let queue = Queue::default();
-        let many = (1..=5).map(|id| job(id, "many", id == 2));
-        for job in many.chain([job(6, "few", false), job(7, "few", false)]) {
-            queue.push(job);
-        }
-        let ids = |takes, count: usize| -> Vec<u64> {
-            let taken = (0..count).filter_map(|_| queue.next(takes));
-            taken.map(|job| job.turn.id.0).collect()
-        };
-        assert_eq!(ids(Takes::WhatIsShort, 4), [1, 6, 3, 7]);
-        assert_eq!(ids(Takes::Everything, 3), [2, 4, 5]);
+        assert_eq!(next(), None);
     }
 
     #[test]
@@ -351,9 +318,7 @@ mod tests {
             let (replies, mut done) = mpsc::channel(256);
             let workers = Workers::start(threads, &replies);
             for id in 0..200 {
-                workers
-                    .queue
-                    .push(job(id, ["a", "b"][id as usize % 2], id % 3 == 0));
+                workers.queue.push(job(id, ["a", "b"][id as usize % 2]));
             }
             let mut calls: Vec<u64> = (0..200)
                 .map(|_| match done.blocking_recv() {

@@ -547,6 +547,7 @@ mod tests {
             next: None,
             retry: None,
             wait: None,
+            shortened: false,
         }
     }
 

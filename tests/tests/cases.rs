@@ -146,5 +146,6 @@ fn record(
         next: Some(conclusion.next.clone()),
         retry: None,
         wait: None,
+        shortened: false,
     }
 }

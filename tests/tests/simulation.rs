@@ -357,7 +357,7 @@ fn a_later_deadline_that_replaces_an_earlier_one_makes_keys_late() {
 
 #[test]
 fn without_room_of_its_own_one_tenant_waits_for_another() {
-    guard(Guard::TenantsHaveRoomOfTheirOwn, of_guests, &[Rule::Starved]);
+    guard(Guard::TenantsHaveTurnsOfTheirOwn, of_guests, &[Rule::Starved]);
 }
 
 #[test]
@@ -513,7 +513,7 @@ fn a_rebased_write_that_enqueues_nothing_hides_what_somebody_else_wrote() {
 
 #[test]
 fn a_room_without_bounds_is_overfilled() {
-    guard(Guard::RoomsAreBounded, of_all, &[Rule::Rooms]);
+    guard(Guard::CapacitiesAreBounded, of_all, &[Rule::Rooms]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::binding::{Binding, PolicyId};
-use crate::call::{Call, CallId, Reply, Scope, WatchEvent};
+use crate::call::{Call, CallId, Reply, Scope, WatchEvent, Write};
 use crate::contract::Cause;
 use crate::fault::Fault;
 use crate::key::{Key, PassId};
@@ -44,13 +44,12 @@ pub use keys::{KeyView, WaitsFor};
 use passes::Running;
 
 use crate::shared::Shared;
+pub use crate::shared::capacity::{Capacities, Capacity};
 pub use crate::shared::guards::{Guard, Guards};
 pub use crate::shared::lease;
 use crate::shared::lease::{Lease, LeaseAction, LeaseProblem};
 use crate::shared::queue::Queue;
-use crate::shared::rooms::Rooms;
-pub use crate::shared::rooms::{Room, RoomSizes};
-use crate::shared::waiter::{NotSent, Target, Waiter};
+use crate::shared::terms::NotSent;
 
 /// An event that the controller handles.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,13 +67,6 @@ pub enum Input {
         /// The list, change or failure that the watch reports.
         event: WatchEvent,
     },
-    /// A call has cost the host computing beside the policies: that of a driver.
-    Spent {
-        /// The id of the [`Output::Call`], which has not returned yet.
-        call: CallId,
-        /// The fuel, in the unit of a step's.
-        fuel: u64,
-    },
     /// A call ended.
     Returned {
         /// The id of the [`Output::Call`] that ended.
@@ -82,8 +74,6 @@ pub enum Input {
         /// The result of the call.
         reply: Reply,
     },
-    /// So many passes are recorded since the host began, in the order of [`Output::Recorded`].
-    Recorded(u64),
     /// Finish the passes in flight, give the lease up, and stop.
     Stop,
     /// Start no pass. End each pass as soon as none of its effects is in flight, give the lease up, and stop.
@@ -103,9 +93,6 @@ pub enum Output {
         id: CallId,
         /// The request to a policy, a cloud or the API server.
         call: Call,
-        /// Whether the call is expected to hold a thread for more than a millisecond. If there are several threads,
-        /// long calls leave one of them free for short calls.
-        is_long: bool,
         /// The tenant queue for which the call is made. Calls for the lease are made for none.
         tenant_queue: Option<Arc<str>>,
         /// The pass that waits for the reply, if a pass does.
@@ -119,6 +106,8 @@ pub enum Output {
     Watch(Scope),
     /// Close the watch of this scope: no key depends on it any more.
     Unwatch(Scope),
+    /// Write a Kubernetes Event, unless too many wait already.
+    Event(Box<EventWrite>),
     /// A pass ended. This is its recording.
     Recorded(Box<PassRecord>),
     /// An object is gone or no longer governed, and its last pass has ended. The host may drop all data about this
@@ -126,6 +115,19 @@ pub enum Output {
     Forgotten(Key),
     /// No call is in flight and the lease is given up. The host may exit.
     Stopped,
+}
+
+/// A Kubernetes Event to be written. A lost one is accepted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventWrite {
+    /// The tenant queue whose pass it is about.
+    pub tenant_queue: Arc<str>,
+    /// The binding of that pass.
+    pub binding: Arc<str>,
+    /// The write must begin before this.
+    pub begin_by: Boot,
+    /// The write.
+    pub write: Write,
 }
 
 /// What the cache holds, and how its watches stand.
@@ -153,7 +155,8 @@ pub struct Health {
     pub acts: u64,
     /// The number of faults of the binding's policies.
     pub faults: u64,
-    /// The number of Events that were not written because too many of the same tenant waited.
+    /// The number of Events that were not written because too many of the same tenant waited. The host that writes them counts
+    /// them.
     pub events_dropped: u64,
     /// The last fault since the binding changed.
     pub last_fault: Option<LastFault>,
@@ -230,8 +233,8 @@ struct Passes {
     last: u64,
     /// Those that have an answer about objects of a scope. Few of many passes that wait for one watch have.
     answered: BTreeMap<Scope, BTreeSet<PassId>>,
-    /// Those whose journals may hold more now, or that are recorded.
-    opened: VecDeque<PassId>,
+    /// Those that may hold texts of any size now.
+    grown: VecDeque<PassId>,
     /// Those with a change that was not sent, and why.
     not_sent: VecDeque<(PassId, NotSent)>,
     /// The end of the lease when the changes that it did not cover were last looked at.
@@ -261,28 +264,16 @@ impl Controller {
         self
     }
 
-    /// Replaces the sizes of the rooms.
-    pub fn with_rooms(mut self, sizes: RoomSizes) -> Self {
-        self.shared.rooms = Rooms::new(sizes);
+    /// Replaces what all bindings share.
+    pub fn with_capacities(mut self, capacities: Capacities) -> Self {
+        self.shared.capacities = capacities;
         self
-    }
-
-    /// Counts what a pass holds until the host says that the pass is recorded ([`Input::Recorded`]). So a tenant whose
-    /// passes say more than can be recorded waits, and nobody else.
-    pub fn await_recordings(&mut self) {
-        self.shared.journals.await_recordings();
-    }
-
-    /// Whether a pass waits until more passes are recorded.
-    pub fn waits_for_recordings(&self) -> bool {
-        self.shared.journals.wait_for_recordings()
     }
 
     /// Replaces the guards, so that a simulation can run without one of them.
     #[cfg(feature = "simulation")]
     pub fn set_guards(&mut self, guards: Guards) {
         self.shared.guards = guards;
-        self.shared.rooms.set_guards(guards);
     }
 
     /// Handles one input at the time `now`. Returns the outputs in the order in which the host must take them up.
@@ -293,9 +284,7 @@ impl Controller {
             Input::Bound(binding) => self.bind(*binding),
             Input::Unbound(name) => self.unbind(&name),
             Input::Watched { scope, event } => self.on_watch_event(&scope, event),
-            Input::Spent { call, fuel } => self.on_spent(call, fuel),
             Input::Returned { call, reply } => self.on_returned(call, reply),
-            Input::Recorded(count) => self.passes.opened.extend(self.shared.journals.on_recorded(count)),
             Input::Stop => self.stopping = true,
             Input::Cut => (self.stopping, self.shared.cutting) = (true, true),
         }
@@ -423,22 +412,21 @@ impl Controller {
             }
         }
         if self.shared.cutting {
-            self.shared.rooms.drop_events();
             self.interrupt_passes(&Outcome::Stopped, |has_change_in_flight| !has_change_in_flight);
         }
         self.start_passes();
         loop {
             if let Some((pass, why)) = self.passes.not_sent.pop_front() {
                 self.on_event(pass, PhaseEvent::NotSent(why));
-            } else if let Some(pass) = self.passes.opened.pop_front() {
-                self.open(pass);
+            } else if let Some(pass) = self.passes.grown.pop_front() {
+                self.on_event(pass, PhaseEvent::Grown);
             } else {
                 break;
             }
             self.start_passes();
         }
         self.sweep();
-        if self.stopping && self.passes.in_flight.is_empty() && !self.is_writing() {
+        if self.stopping && self.passes.in_flight.is_empty() {
             self.shared.lease.give_up();
             self.poll_lease();
             if self.shared.lease.is_given_up() {
@@ -451,15 +439,7 @@ impl Controller {
     /// is served without it. Interrupts all passes when it is lost, because another host may now write.
     fn poll_lease(&mut self) {
         if let LeaseAction::Call(write) = self.shared.lease.poll(self.shared.now) {
-            let renewal = Waiter {
-                target: Target::Lease {
-                    wrote: write.is_some(),
-                },
-                call: Box::new(Call::Lease(write)),
-                longest: lease::CALL_LONGEST,
-                terms: None,
-            };
-            self.send(renewal, None, Boot::MAX);
+            self.send_lease(Call::Lease(write), lease::CALL_LONGEST);
         }
         let held = self.is_holder();
         match (self.was_held, held) {
@@ -493,20 +473,20 @@ impl Controller {
             return;
         }
         loop {
-            let (journals, bindings) = (&self.shared.journals, &self.shared.bindings);
+            let bindings = &self.shared.bindings;
             let limit = |key: &Key| {
                 let binding = bindings.get(&key.binding);
                 binding.map_or(u32::MAX, |binding| binding.spec.limits.passes_per_tenant)
             };
-            let of_all = !self.shared.guards.stand(Guard::TenantsHaveRoomOfTheirOwn);
-            let busy = |tenant_queue: &Arc<str>| match of_all {
-                true => journals.all_passes(),
-                false => journals.passes(tenant_queue),
+            let all = self.keys.queue.passes();
+            let of_all = !self.shared.guards.stand(Guard::TenantsHaveTurnsOfTheirOwn);
+            let busy = |passes| if of_all { all } else { passes };
+            let may_start = |passes, key: &Key| busy(passes) < limit(key).into();
+            let Some((tenant_queue, key)) = self.keys.queue.pop(may_start) else {
+                return;
             };
-            let may_start = |tenant_queue: &Arc<str>, key: &Key| busy(tenant_queue) < limit(key);
-            match self.keys.queue.pop(may_start) {
-                Some(key) => self.start(&key),
-                None => return,
+            if !self.start(&key, &tenant_queue) {
+                self.keys.queue.passed(&tenant_queue);
             }
         }
     }

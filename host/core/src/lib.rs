@@ -9,7 +9,7 @@
 //! ```text
 //! controller   keys, passes, wake: bookkeeping
 //! reconcile    one pass as data: reads `shared`, changes nothing; a file a phase
-//! shared       what all passes share: cache, lease, locks, calls, rooms
+//! shared       what all passes share: cache, lease, locks, calls
 //! the others   contract, objects, grants, records: leaves, pure
 //! ```
 //!
@@ -20,6 +20,7 @@ pub mod call;
 pub mod catalogue;
 pub mod controller;
 pub mod entry;
+pub mod fair;
 pub mod fault;
 pub mod grants;
 pub mod key;

@@ -43,14 +43,14 @@ use crate::record::Outcome;
 use crate::shared::Shared;
 use crate::shared::cache::Change;
 use crate::shared::guards::Guard;
-use crate::shared::waiter::{NotSent, Terms};
+use crate::shared::terms::{NotSent, Terms};
 
 #[cfg(test)]
 pub(crate) use acting::tests::panicking;
 #[cfg(test)]
 pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
-pub(crate) use deciding::{Clamped, Finished, answer_of, delay_of};
+pub(crate) use deciding::{Clamped, Finished, delay_of};
 pub(crate) use frame::{
     Dependency, Frame, LastPass, Moved, Questions, primary_scope, primary_scopes, reaches,
 };
@@ -59,8 +59,6 @@ pub(crate) use work::{Entry, EntryHistory, Work};
 
 /// The longest time for a read or write of the cluster. A call that takes longer is cut. No act may take longer.
 pub(crate) const CLUSTER_LONGEST: Duration = Duration::from_secs(5);
-/// The longest time for a step. The time limit of the sandbox (`spec.limits.stepWall`) is normally far shorter.
-pub(crate) const STEP_LONGEST: Duration = Duration::from_mins(1);
 
 /// The phase of a pass.
 #[derive(Debug)]
@@ -104,8 +102,8 @@ pub(crate) enum PhaseEvent {
     NotSent(NotSent),
     /// The watch that the question of this slot waits for has listed.
     Listed(usize),
-    /// A wait of the phase is over: journals hold less.
-    Opened,
+    /// The pass may hold texts of any size from now on.
+    Grown,
 }
 
 /// What follows an event.
@@ -134,12 +132,12 @@ pub(crate) enum Flow {
     reason = "there is one at a time, and it is moved once"
 )]
 pub(crate) enum Command {
-    /// Make a call as soon as its room has a place, and on its terms if it changes something. The reply goes to this
-    /// slot.
+    /// Make a call as soon as it may, and on its terms if it changes something. The reply goes to this slot.
     Call {
         slot: usize,
         call: Call,
-        longest: Duration,
+        /// How long it may take; `None` for what a worker does.
+        longest: Option<Duration>,
         terms: Option<Terms>,
     },
     /// Watch this scope, and enqueue the key when an object of it changes. The watch stays open at least until the
@@ -147,9 +145,8 @@ pub(crate) enum Command {
     Watch(Scope),
     /// Send `Listed` to this slot when the watch of the scope has listed.
     AwaitList { slot: usize, scope: Scope },
-    /// Store the bytes that the journal of the pass holds, and whether the pass waits until other journals hold
-    /// less.
-    Hold { bytes: u64, waits: bool },
+    /// Send `Grown` as soon as the pass may hold texts of any size.
+    Grow,
     /// Take a lock that no pass holds.
     Lock(String),
     /// Enter objects into the cache that this pass read from the API server, to answer a question or for itself. All
@@ -321,23 +318,31 @@ impl Context<'_> {
 
     /// Makes a call that changes nothing outside, as soon as its room has a place.
     fn call(&mut self, slot: usize, call: Call, longest: Duration) {
-        let terms = None;
         self.command(Command::Call {
             slot,
             call,
-            longest,
-            terms,
+            longest: Some(longest),
+            terms: None,
+        });
+    }
+
+    /// Has a worker do something.
+    fn work(&mut self, call: Call) {
+        self.command(Command::Call {
+            slot: 0,
+            call,
+            longest: None,
+            terms: None,
         });
     }
 
     /// Makes a call that changes something outside, on these terms. A phase asks for one such call at a time.
     fn change(&mut self, slot: usize, call: Call, longest: Duration, terms: Terms) {
-        let terms = Some(terms);
         self.command(Command::Call {
             slot,
             call,
-            longest,
-            terms,
+            longest: Some(longest),
+            terms: Some(terms),
         });
     }
 }

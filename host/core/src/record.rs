@@ -52,6 +52,10 @@ pub struct PassRecord {
     /// The wait of the key after the pass, as finally decided.
     #[serde(default, with = "as_optional_millis")]
     pub wait: Option<Duration>,
+    /// Whether most texts are missing, because more was said than could be recorded: the object, long requests and answers,
+    /// and patches. No policy can be judged by such a pass.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shortened: bool,
 }
 
 /// The recording of one role in a pass.
@@ -181,6 +185,40 @@ impl std::fmt::Display for Discard {
 }
 
 impl PassRecord {
+    /// About as many bytes as the pass holds in memory.
+    pub fn bytes(&self) -> u64 {
+        const PLAIN: u64 = 1 << 10;
+        let of_role = |role: &RoleRecord| {
+            let entries = role.journal.iter().map(bytes_of).sum::<u64>();
+            let concluded = role.conclusion.as_ref();
+            let patch = concluded.and_then(|concluded| concluded.patch.as_ref());
+            entries + patch.map_or(0, |patch| patch.bytes() as u64)
+        };
+        PLAIN + self.roles.iter().map(of_role).sum::<u64>()
+    }
+
+    /// The pass without its long texts: what is left says when it was, why, and what it did.
+    pub fn shorten(&mut self) {
+        /// The bytes of requests and answers that a role keeps.
+        const KEPT: u64 = 8 << 10;
+        /// The most bytes of one that is kept.
+        const SHORT: u64 = 1 << 10;
+        (self.object, self.shortened) = (None, true);
+        for role in &mut self.roles {
+            let mut left = KEPT;
+            role.journal.retain(|entry| {
+                let bytes = bytes_of(entry);
+                let is_kept = bytes <= SHORT.min(left);
+                left -= if is_kept { bytes } else { 0 };
+                is_kept
+            });
+            role.config = "null".into();
+            if let Some(conclusion) = &mut role.conclusion {
+                (conclusion.patch, conclusion.used) = (None, Vec::new());
+            }
+        }
+    }
+
     /// The notes of all roles, in order.
     pub fn notes(&self) -> impl Iterator<Item = &str> {
         self.roles
@@ -188,4 +226,11 @@ impl PassRecord {
             .filter_map(|role| role.conclusion.as_ref())
             .flat_map(|conclusion| conclusion.notes.iter().map(String::as_str))
     }
+}
+
+/// The bytes of a request and its answer.
+fn bytes_of(entry: &Entry) -> u64 {
+    let answer = entry.answer.as_ref();
+    let answer = answer.map_or_else(|failure| failure.message.len(), |json| json.len());
+    entry.request.bytes() + answer as u64
 }

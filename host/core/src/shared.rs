@@ -2,13 +2,12 @@
 
 pub(crate) mod cache;
 pub(crate) mod calls;
+pub(crate) mod capacity;
 pub(crate) mod guards;
-pub(crate) mod journals;
 pub mod lease;
 pub(crate) mod locks;
 pub(crate) mod queue;
-pub(crate) mod rooms;
-pub(crate) mod waiter;
+pub(crate) mod terms;
 pub(crate) mod watches;
 
 use std::collections::BTreeMap;
@@ -19,11 +18,10 @@ use crate::time::Now;
 
 use cache::Cache;
 use calls::Calls;
+use capacity::Capacities;
 use guards::Guards;
-use journals::Journals;
 use lease::Lease;
 use locks::Locks;
-use rooms::{RoomSizes, Rooms};
 use watches::Watches;
 
 /// What all passes share. A handler of a phase reads it; the controller alone changes it.
@@ -35,9 +33,7 @@ pub(crate) struct Shared {
     /// The watches that questions of policies opened.
     pub(crate) watches: Watches,
     pub(crate) calls: Calls,
-    pub(crate) rooms: Rooms,
-    /// The passes in flight of each tenant queue, and the bytes that their journals hold.
-    pub(crate) journals: Journals,
+    pub(crate) capacities: Capacities,
     pub(crate) locks: Locks,
     pub(crate) guards: Guards,
     /// Whether the host is stopping, so that no new change may begin: passes end without waiting for their conclusion.
@@ -53,8 +49,7 @@ impl Shared {
             cache: Cache::default(),
             watches: Watches::default(),
             calls: Calls::default(),
-            rooms: Rooms::new(RoomSizes::default()),
-            journals: Journals::default(),
+            capacities: Capacities::default(),
             locks: Locks::default(),
             guards: Guards::default(),
             cutting: false,

@@ -16,6 +16,8 @@ use crate::render::{Render, too_large};
 /// The bytes of text that one call reads. What is left is rendered by the next call, so that the work of one pass holds up
 /// others for some milliseconds at most, but for a single object or list that is larger.
 const AT_ONCE: u64 = 2 << 20;
+/// The fuel charged for a byte that is copied out of a policy.
+const PER_BYTE: u64 = 2;
 /// The bytes that a failure counts in a journal, beside its texts.
 const FAILURE: u64 = 64;
 /// The most bytes of a failure's message in a journal: a condition on the object has room for as many.
@@ -46,6 +48,8 @@ pub struct StepInput {
     /// How many items at the beginning of the journal this pass has not asked for. Half of the journal is for them at most,
     /// and what does not fit is left out: if the policy asks for it, it is told.
     pub unasked: usize,
+    /// The bytes of answers, requests or patches that the pass may take in beside those that it holds.
+    pub may_hold: u64,
     /// Whether a list did not fit into what is left of the journal. Later lists are refused without being rendered.
     pub is_full: bool,
     /// What the patch of a conclusion is checked against.
@@ -57,8 +61,10 @@ pub struct StepInput {
 pub struct StepReply {
     /// The answers that were rendered, in the order of the journal. `None` for one that was left out.
     pub rendered: Vec<Option<Answered>>,
-    /// The bytes of text that were read.
-    pub read: u64,
+    /// What the step took, in fuel: that of the policy, and a unit for each byte of text that was read.
+    pub cost: u64,
+    /// Whether the pass may not hold what came out. It is done again once the pass may.
+    pub is_too_large: bool,
     /// Whether a list did not fit.
     pub is_full: bool,
     /// What the policy returned; `None` if more is to be rendered before it is called.
@@ -110,11 +116,13 @@ impl StepInput {
     pub fn step(&self, limits: &Limits, policy: impl FnOnce(&Pass) -> Stepped) -> StepReply {
         let mut reply = StepReply {
             rendered: Vec::new(),
-            read: 0,
+            cost: 0,
+            is_too_large: false,
             is_full: self.is_full,
             stepped: None,
             checked: None,
         };
+        let mut may_hold = self.may_hold;
         let mut bytes = self.journal.iter().map(Item::bytes).fold(0, u64::saturating_add);
         let mut journal = Vec::with_capacity(self.journal.len());
         for (index, item) in self.journal.iter().enumerate() {
@@ -125,7 +133,7 @@ impl StepInput {
                 }
                 Item::Named(ask, render) => (ask, render),
             };
-            if reply.read >= AT_ONCE {
+            if reply.cost >= AT_ONCE {
                 return reply;
             }
             let is_asked = index >= self.unasked;
@@ -137,7 +145,14 @@ impl StepInput {
             let room = limits.answer.min(most.saturating_sub(bytes));
             let entry = reply.render(ask, render, (room, limits.answer), is_asked);
             if let Some(entry) = entry {
-                bytes = bytes.saturating_add(size_of(&entry.answer));
+                let size = size_of(&entry.answer);
+                if size > may_hold {
+                    reply.rendered.pop();
+                    reply.is_too_large = true;
+                    return reply;
+                }
+                may_hold -= size;
+                bytes = bytes.saturating_add(size);
                 journal.push(entry);
             }
         }
@@ -146,9 +161,16 @@ impl StepInput {
             ..self.pass.clone()
         };
         let stepped = policy(&pass);
+        let returned = bytes_of(&stepped);
+        let copied = returned.saturating_mul(PER_BYTE);
+        reply.cost = reply.cost.saturating_add(stepped.fuel).saturating_add(copied);
+        if returned > may_hold {
+            reply.is_too_large = true;
+            return reply;
+        }
         if let Ok(Step::Concluded { conclusion, .. }) = &stepped.outcome {
             let patch = conclusion.patch.as_ref();
-            reply.read = reply.read.saturating_add(self.check.cost(patch));
+            reply.cost = reply.cost.saturating_add(self.check.cost(patch));
             let edits = self.check.run(patch);
             reply.checked = Some(edits.map(|edits| edits.map(Edits::without_tree)));
         }
@@ -163,7 +185,8 @@ impl StepReply {
         let outcome = Err(fault);
         StepReply {
             rendered: Vec::new(),
-            read: 0,
+            cost: 0,
+            is_too_large: false,
             is_full: false,
             stepped: Some(Stepped { outcome, fuel: 0 }),
             checked: None,
@@ -188,7 +211,7 @@ impl StepReply {
             Ok(rendered) => (rendered.answer, rendered.count, rendered.read),
             Err(failure) => (Err(failure), 0, 0),
         };
-        self.read = self.read.saturating_add(read);
+        self.cost = self.cost.saturating_add(read);
         let does_not_fit = answer.as_ref().is_err_and(|failure| *failure == too_large(room));
         if does_not_fit && !is_asked {
             self.rendered.push(None);
@@ -208,6 +231,19 @@ impl StepReply {
 pub(crate) fn entry(request: Request, answer: Result<Json, Failure>) -> Entry {
     let answer = answer.map_err(|failure| shortened(failure.of(request.operation())));
     Entry { request, answer }
+}
+
+/// The bytes that a policy returned and that its pass holds from then on. A patch is held once more, as the write that it
+/// becomes.
+fn bytes_of(stepped: &Stepped) -> u64 {
+    match &stepped.outcome {
+        Ok(Step::Pending(requests)) => requests.bytes(),
+        Ok(Step::Concluded { conclusion, .. }) => conclusion
+            .patch
+            .as_ref()
+            .map_or(0, |patch| 2 * patch.bytes() as u64),
+        Err(_) => 0,
+    }
 }
 
 /// The bytes that an answer counts in a journal.
@@ -271,6 +307,7 @@ mod tests {
             pass,
             journal,
             unasked: 0,
+            may_hold: u64::MAX,
             is_full: false,
             check: Check {
                 binding: crate::reconcile::fixture_binding(&[]).into(),
@@ -335,7 +372,36 @@ mod tests {
         let input = input(vec![list(1, most / 2), list(1, most / 2), list(1, SIZE)]);
         let reply = input.step(&Limits::default(), |_| panic!("it is not all rendered"));
         assert_eq!((reply.rendered.len(), reply.stepped), (2, None));
-        assert!(reply.read >= AT_ONCE);
+        assert!(reply.cost >= AT_ONCE);
+    }
+
+    #[test]
+    fn what_a_pass_may_not_hold_yet_is_handed_back_to_nobody_and_paid() {
+        let limits = Limits::default();
+        let one = input(vec![list(1, SIZE)]).step(&limits, |_| stepped());
+        let size = size_of(&one.rendered[0].as_ref().expect("an answer").answer);
+        let may_hold = |may_hold| StepInput {
+            may_hold,
+            ..input(vec![list(1, SIZE), list(1, SIZE)])
+        };
+        let too_large = may_hold(2 * size - 1).step(&limits, |_| panic!("it is not all rendered"));
+        assert_eq!(
+            (told(&too_large), too_large.is_too_large),
+            (vec![Some(Ok(1))], true)
+        );
+        let fits = may_hold(2 * size).step(&limits, |_| stepped());
+        assert_eq!((fits.is_too_large, fits.stepped), (false, Some(stepped())));
+        // What the policy returns counts, too.
+        let requests = || Stepped {
+            outcome: Ok(pending(vec![crate::reconcile::fixture::get()])),
+            fuel: 7,
+        };
+        let returned = crate::reconcile::fixture::get().bytes();
+        let too_large = may_hold(2 * size + returned - 1).step(&limits, |_| requests());
+        assert_eq!((too_large.is_too_large, too_large.stepped), (true, None));
+        assert!(too_large.cost > fits.cost, "{} {}", too_large.cost, fits.cost);
+        let fits = may_hold(2 * size + returned).step(&limits, |_| requests());
+        assert_eq!(fits.stepped, Some(requests()));
     }
 
     #[test]
@@ -352,7 +418,7 @@ mod tests {
                 ..input(vec![list(1, SIZE)])
             };
             let again = again.step(&Limits::default(), |_| stepped());
-            assert_eq!((told(&again), again.read), (vec![too_large], 0));
+            assert_eq!((told(&again), again.cost), (vec![too_large], 7));
         }
         // Too long for any answer: that says nothing of the next.
         let reply = lists().step(&limits(1 << 20, bytes - 1), |_| stepped());

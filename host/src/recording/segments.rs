@@ -132,7 +132,7 @@ impl Packing {
         let (folder, stop) = (folder.try_clone()?, Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         let work = move || {
-            priority::step_back(priority::LONG);
+            priority::step_back(priority::WORK);
             if let Err(e) = pack_before(&folder, before, &stopped) {
                 tracing::warn!("segments of the recording stay uncompressed: {e:#}");
             }

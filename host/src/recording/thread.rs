@@ -1,22 +1,20 @@
 //! Records on a thread of its own: a pass may hold megabytes, and the event loop waits for no file.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
 use polity_core::contract::Manifest;
-use polity_core::record::{PassRecord, RoleRecord};
-use tokio::sync::watch;
+use polity_core::record::PassRecord;
 
 use super::Recorder;
 use crate::priority;
 
-/// The most bytes of passes that wait to be written. The host goes on without a file, but not without a recording: while
-/// more bytes wait, it waits too. Before that, core lets the passes wait that say the most (`core/shared/journals.rs`).
-const MOST: u64 = 192 << 20;
-/// The bytes that a pass counts, beside those of its journals.
-const PASS: u64 = 1 << 10;
+/// The most bytes of passes that wait to be written, and a tenant's share of them. Of what does not fit the long texts are lost,
+/// and nobody waits.
+const MOST: u64 = 32 << 20;
+const OF_ONE: u64 = MOST / 2;
 
 /// A [`Recorder`] on its thread. What it was given is written when it is dropped.
 pub struct RecordingThread {
@@ -28,15 +26,17 @@ pub struct RecordingThread {
 struct Shared {
     state: Mutex<State>,
     changed: Condvar,
-    /// How many passes are written, or cannot be.
-    recorded: watch::Sender<u64>,
 }
+
+/// Whose passes share room: those of a binding in a namespace.
+type Share = (Arc<str>, Option<Arc<str>>);
 
 #[derive(Default)]
 struct State {
     queue: VecDeque<Work>,
-    /// The bytes of the passes that are not written yet.
+    /// The bytes of the passes that are not written yet, all and by whose they are.
     bytes: u64,
+    shares: BTreeMap<Share, u64>,
     ends: bool,
     /// Whether the thread has ended, also by a panic.
     ended: bool,
@@ -62,7 +62,7 @@ impl RecordingThread {
         let thread = std::thread::Builder::new()
             .name("recording".into())
             .spawn(move || {
-                priority::step_back(priority::SHORT);
+                priority::step_back(priority::WORK);
                 own.run(recorder);
             })
             .context("there is no thread for the recording")?;
@@ -72,25 +72,32 @@ impl RecordingThread {
         })
     }
 
-    /// Records a pass. Returns why an earlier one was not written, if that is how it stands.
-    pub fn pass(&self, record: Arc<PassRecord>) -> Option<String> {
-        let bytes = bytes_of(&record);
+    /// Records a pass. Returns what is wrong with the recording, if something is.
+    pub fn pass(&self, mut record: Arc<PassRecord>) -> Option<String> {
+        let mut bytes = record.bytes();
         let mut state = self.shared.lock();
-        while state.bytes > MOST && !state.ended {
-            state = self.shared.wait(state);
-        }
         if state.ended {
-            return Some("the thread that records has ended; this is a bug of Polity".into());
+            return Some("passes are not recorded: the thread has ended; this is a bug of Polity".into());
+        }
+        let held = state.shares.get(&share(&record)).copied().unwrap_or_default();
+        // A pass larger than all that may wait is recorded if nothing waits.
+        let of_all = state.bytes > 0 && state.bytes + bytes > MOST;
+        if of_all || (held > 0 && held + bytes > OF_ONE) {
+            Arc::make_mut(&mut record).shorten();
+            bytes = record.bytes();
         }
         state.bytes += bytes;
+        *state.shares.entry(share(&record)).or_default() += bytes;
+        let shortened = record.shortened;
         state.queue.push_back(Work::Pass(record, bytes));
         self.shared.changed.notify_all();
-        state.problem.clone()
-    }
-
-    /// How many passes are recorded.
-    pub fn recorded(&self) -> watch::Receiver<u64> {
-        self.shared.recorded.subscribe()
+        let problem = state.problem.as_ref();
+        match problem {
+            Some(problem) => Some(format!("passes are not recorded: {problem}")),
+            None => shortened.then(|| {
+                "passes are recorded without their long texts: more is said than can be written".into()
+            }),
+        }
     }
 
     /// Records a policy's manifest and bytes, for `edges` and for replay.
@@ -153,10 +160,14 @@ impl Shared {
                     let mut state = self.lock();
                     state.problem = written.err().map(|error| format!("{error:#}"));
                     state.bytes -= bytes;
-                    self.changed.notify_all();
-                    drop(state);
-                    drop(record);
-                    self.recorded.send_modify(|count| *count += 1);
+                    let share = share(&record);
+                    let held = state.shares.get_mut(&share);
+                    if held.is_some_and(|held| {
+                        *held -= bytes;
+                        *held == 0
+                    }) {
+                        state.shares.remove(&share);
+                    }
                 }
                 Work::Policy(digest, manifest, bytes) => {
                     if let Err(error) = recorder.policy(&digest, &manifest, &bytes) {
@@ -176,29 +187,18 @@ impl Drop for Ended<'_> {
     fn drop(&mut self) {
         self.0.lock().ended = true;
         self.0.changed.notify_all();
-        self.0.recorded.send_replace(u64::MAX);
     }
 }
 
-/// About as many bytes as a pass holds in memory until it is written.
-fn bytes_of(record: &PassRecord) -> u64 {
-    let of_role = |role: &RoleRecord| {
-        let entries = role.journal.iter().map(|entry| {
-            let answer = entry.answer.as_ref().map_or(0, |json| json.len() as u64);
-            entry.request.bytes() + answer
-        });
-        let concluded = role.conclusion.as_ref();
-        let patch = concluded.and_then(|concluded| concluded.patch.as_ref());
-        entries.sum::<u64>() + patch.map_or(0, |patch| patch.bytes() as u64)
-    };
-    PASS + record.roles.iter().map(of_role).sum::<u64>()
+fn share(record: &PassRecord) -> Share {
+    (record.key.binding.clone(), record.key.namespace.clone())
 }
 
 #[cfg(test)]
 mod tests {
     use polity_core::contract::{Ask, Entry, Kind, Question, Request};
     use polity_core::key::{Key, PassId};
-    use polity_core::record::Outcome;
+    use polity_core::record::{Outcome, RoleRecord};
     use polity_core::time::Now;
     use serde_json::json;
 
@@ -241,35 +241,42 @@ mod tests {
             next: None,
             retry: None,
             wait: None,
+            shortened: false,
         })
     }
 
     #[test]
-    fn what_was_given_is_written_in_its_order_when_it_ends_however_much_it_is() {
+    fn what_was_given_is_written_in_its_order_when_it_ends_and_what_is_too_much_loses_its_texts() {
         let folder = tempfile::tempdir().expect("a folder");
         let recorder = Recorder::open(folder.path(), true, "test").expect("a recording");
         let thread = RecordingThread::start(recorder).expect("a thread");
-        // More than may wait at once.
-        let large = usize::try_from(MOST / 4).expect("a length");
-        for number in 0..8 {
-            assert_eq!(thread.pass(pass(number, large)), None);
+        let large = usize::try_from(OF_ONE).expect("a length");
+        let mut shortened = Vec::new();
+        // While this is held, the thread takes nothing.
+        let mut state = thread.shared.lock();
+        state.shares.insert(("b".into(), None), 1);
+        state.bytes = 1;
+        drop(state);
+        for number in 0..4 {
+            shortened.push(thread.pass(pass(number, large)).is_some());
         }
-        for number in 8..40 {
+        for number in 4..40 {
             assert_eq!(thread.pass(pass(number, 1)), None);
         }
+        assert_eq!(shortened, [true; 4]);
         drop(thread);
         let (recording, mut found) = (Recording::open(folder.path()).expect("it is there"), Vec::new());
         let unread = recording
-            .passes(|record| found.push(record.pass.0))
+            .passes(|record| found.push((record.pass.0, record.shortened, record.roles[0].journal.len())))
             .expect("passes");
-        assert_eq!((unread, found), (0, (0..40).collect()));
+        let expected = (0..40).map(|number| (number, number < 4, usize::from(number >= 4)));
+        assert_eq!((unread, found), (0, expected.collect()));
     }
 
     #[test]
     fn a_thread_that_has_ended_holds_nobody_up() {
         let shared = Arc::new(Shared::default());
         drop(Ended(&shared));
-        shared.lock().bytes = MOST + 1;
         let thread = RecordingThread { shared, thread: None };
         assert!(
             thread

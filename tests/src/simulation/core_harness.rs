@@ -193,6 +193,7 @@ impl CoreHarness {
                 self.watches.retain(|watch| *watch != scope);
                 None
             }
+            Output::Event(_) => None,
             Output::Recorded(record) => {
                 self.records.push(*record);
                 None

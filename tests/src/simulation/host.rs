@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use polity_core::call::{Call, CallId, Scope, Write};
-use polity_core::controller::{Controller, Guards, Input, RoomSizes};
+use polity_core::controller::{Capacities, Controller, Guards, Input};
 use polity_core::time::{Boot, Now, Unix};
 
 /// A host process and its successors at the same place.
@@ -42,25 +42,19 @@ pub struct Watch {
 }
 
 /// So small that passes wait for one another.
-pub const ROOMS: RoomSizes = RoomSizes {
-    threads: 1,
-    reads: 3,
-    writes: 3,
-};
+pub const CAPACITIES: Capacities = Capacities { reads: 3, writes: 3 };
 
 /// Which sort of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
     /// It reads from the API server.
     Read,
-    /// It writes an Event.
-    Event,
+    /// It makes or revokes a token.
+    Token,
     /// It changes an object, of which a pass publishes something.
     Write,
     /// It changes an object as a policy asks.
     Act,
-    /// It takes a thread.
-    Thread,
     /// Anything else.
     Other,
 }
@@ -70,11 +64,13 @@ impl Sort {
     pub fn of(call: &Call) -> Self {
         match call {
             Call::Read(_) => Sort::Read,
-            Call::Write(Write::Event { .. }) | Call::Mint(_) | Call::Revoke { .. } => Sort::Event,
+            Call::Mint(_) | Call::Revoke { .. } => Sort::Token,
             Call::Write(Write::Act(_)) => Sort::Act,
             Call::Write(_) => Sort::Write,
-            Call::Step { .. } | Call::Decide { .. } | Call::Draft(_) => Sort::Thread,
-            Call::Cloud(_)
+            Call::Step { .. }
+            | Call::Decide { .. }
+            | Call::Draft(_)
+            | Call::Cloud(_)
             | Call::Prepare(_)
             | Call::Commit(_)
             | Call::Resolve { .. }
@@ -85,11 +81,11 @@ impl Sort {
 }
 
 impl Host {
-    /// Whether a room of the host holds more than it may.
+    /// Whether more calls of the host are under way than there are places.
     pub fn overfills(&self) -> bool {
         let count = |sorts: &[Sort]| self.calls.values().filter(|sort| sorts.contains(sort)).count();
-        count(&[Sort::Read]) > ROOMS.reads as usize
-            || count(&[Sort::Write, Sort::Act, Sort::Event]) > ROOMS.writes as usize
+        count(&[Sort::Read]) > CAPACITIES.reads as usize
+            || count(&[Sort::Write, Sort::Act, Sort::Token]) > CAPACITIES.writes as usize
     }
 
     /// A place where no process has run yet.
@@ -112,7 +108,7 @@ impl Host {
     pub fn start(&mut self, index: usize, boot_offset: u64, guards: Guards) {
         self.life += 1;
         self.identity = format!("host-{index}.{}", self.life);
-        let mut controller = Controller::new(self.identity.clone()).with_rooms(ROOMS);
+        let mut controller = Controller::new(self.identity.clone()).with_capacities(CAPACITIES);
         controller.set_guards(guards);
         self.controller = Some(controller);
         self.boot_offset = boot_offset;

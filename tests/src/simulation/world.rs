@@ -473,6 +473,8 @@ impl<'a> World<'a> {
                 self.hosts[host].watches.remove(&scope);
                 Ok(())
             }
+            // Nothing depends on an Event.
+            Output::Event(_) => Ok(()),
             Output::Recorded(record) => self.recorded(host, identity, &record),
             Output::Forgotten(key) => {
                 self.oracle.forgets(identity, &key);

@@ -1,17 +1,18 @@
 //! Calls are sent, come back, and are cut.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Controller, Guard, Output};
 use crate::binding::Binding;
-use crate::call::{CallId, Reply, Scope};
+use crate::call::{Call, CallId, Reply, Scope};
 use crate::contract::{Code, Failure};
+use crate::fair::Places;
 use crate::key::PassId;
 use crate::reconcile::{CLUSTER_LONGEST, PhaseEvent};
-use crate::shared::calls::{Outstanding, Uncovered};
-use crate::shared::rooms::{Reservation, Room, cost_of, room_of};
-use crate::shared::waiter::{NotSent, Target, Waiter};
+use crate::shared::calls::Unsent;
+use crate::shared::capacity::{Capacity, capacity_of};
+use crate::shared::terms::{NotSent, Target};
 use crate::time::Boot;
 
 /// What becomes of a call whose turn it is.
@@ -24,69 +25,91 @@ enum Turn {
 }
 
 impl Controller {
-    /// Makes a call as soon as its room has a place for this tenant queue. The reply goes to its target. If none comes
-    /// within the longest time after the call was sent, the target gets a cut or a failure instead.
-    pub(super) fn call(&mut self, tenant_queue: &Arc<str>, binding: &Binding, waiter: Waiter) {
-        match room_of(&waiter.call, &binding.name) {
-            Some(room) => {
-                self.shared.rooms.enqueue(&room, tenant_queue, binding, waiter);
-                self.admit(&room);
+    /// Makes a call as soon as this tenant queue may. The reply goes to the target. If none comes within the longest time after
+    /// the call was sent, the target gets a cut or a failure instead.
+    pub(super) fn call(
+        &mut self,
+        target: Target,
+        (tenant_queue, binding): (&Arc<str>, &Binding),
+        unsent: Unsent,
+    ) {
+        let unsent = Box::new(unsent);
+        match capacity_of(&unsent.call, &binding.name) {
+            Some(capacity) => self.wait(target, (tenant_queue, binding), capacity, Some(unsent)),
+            None => {
+                let id = self.shared.calls.insert(target);
+                self.send(id, unsent, Boot::MAX, Some(tenant_queue.clone()));
             }
-            None => self.send(waiter, None, Boot::MAX),
         }
     }
 
-    /// Gives the free places of a room to its waiters, in the order that the room chooses. Changes are looked at here for
-    /// the last time: they may have waited long.
-    pub(super) fn admit(&mut self, room: &Room) {
-        while let Some((reservation, ticket, waiter)) = self.shared.rooms.next(room) {
-            let turn = self.turn_of(&waiter);
-            if let Turn::Now(begin_by) = turn {
-                self.send(waiter, Some(reservation), begin_by);
+    /// Makes a pass wait until it may hold texts of any size. It is told with [`PhaseEvent::Grown`].
+    pub(super) fn grow(&mut self, pass: PassId, tenant_queue: &Arc<str>, binding: &Binding) {
+        let target = Target::Pass(pass, 0);
+        self.wait(target, (tenant_queue, binding), Capacity::Large, None);
+    }
+
+    fn wait(
+        &mut self,
+        target: Target,
+        (tenant_queue, binding): (&Arc<str>, &Binding),
+        capacity: Capacity,
+        unsent: Option<Box<Unsent>>,
+    ) {
+        let places = match self.shared.guards.stand(Guard::CapacitiesAreBounded) {
+            true => self.shared.capacities.places(&capacity, binding),
+            false => Places::UNBOUNDED,
+        };
+        let calls = &mut self.shared.calls;
+        calls.wait(target, (capacity.clone(), places), tenant_queue, unsent);
+        self.admit(&capacity);
+    }
+
+    /// Gives the free places of a capacity to those who wait. Changes are looked at here for the last time: they may have waited
+    /// long.
+    fn admit(&mut self, capacity: &Capacity) {
+        while let Some((id, target, unsent)) = self.shared.calls.next(capacity) {
+            let Target::Pass(pass, _) = target else {
+                // Keys read only.
+                if let Some(unsent) = unsent {
+                    self.send(id, unsent, Boot::MAX, None);
+                }
                 continue;
-            }
-            let tenant_queue = reservation.tenant_queue().clone();
-            // A place that was not used costs nothing.
-            self.shared.rooms.give_back(reservation, Some(0));
-            match (turn, &waiter.target) {
-                (Turn::Never(why), Target::Pass(pass, _)) => {
-                    self.passes.not_sent.push_back((*pass, why));
+            };
+            let Some(unsent) = unsent else {
+                self.passes.grown.push_back(pass);
+                continue;
+            };
+            match self.turn_of(&unsent) {
+                Turn::Now(begin_by) => self.send(id, unsent, begin_by, None),
+                Turn::AfterRenewal => self.shared.calls.await_renewal(id, unsent),
+                Turn::Never(why) => {
+                    self.shared.calls.remove(id);
+                    self.passes.not_sent.push_back((pass, why));
                 }
-                (Turn::AfterRenewal, Target::Pass(..)) => {
-                    self.shared.calls.await_renewal(Uncovered {
-                        room: room.clone(),
-                        tenant_queue,
-                        ticket,
-                        waiter,
-                    });
-                }
-                // An Event is not worth a wait.
-                _ => {}
             }
         }
     }
 
     /// Whether a call may be sent now. A change must end while this host holds the lease, because another host may act
     /// after it.
-    fn turn_of(&self, waiter: &Waiter) -> Turn {
+    fn turn_of(&self, unsent: &Unsent) -> Turn {
         let (shared, now) = (&self.shared, self.shared.now);
-        let Some(terms) = &waiter.terms else {
+        let Some(terms) = &unsent.terms else {
             return Turn::Now(Boot::MAX);
         };
         if shared.cutting {
             return Turn::Never(NotSent::Cut);
         }
-        let covered = match shared.lease.begin_by(now, waiter.longest) {
+        let longest = unsent.longest.unwrap_or_default();
+        let covered = match shared.lease.begin_by(now, longest) {
             None if !shared.guards.stand(Guard::Fencing) => Boot::MAX,
             None if shared.lease.is_held(now) => return Turn::AfterRenewal,
             None => return Turn::Never(NotSent::LeaseLost),
             Some(covered) => covered,
         };
-        if terms
-            .first
-            .as_ref()
-            .is_some_and(|primary| !primary.is_so(&shared.cache))
-        {
+        let first = terms.first.as_ref();
+        if first.is_some_and(|primary| !primary.is_so(&shared.cache)) {
             return Turn::Never(NotSent::PrimaryChanged);
         }
         if !shared.guards.stand(Guard::ChangesBeginInTime) {
@@ -100,46 +123,35 @@ impl Controller {
 
     /// The lease was renewed: the changes that waited for it come first.
     pub(super) fn admit_uncovered(&mut self) {
-        let uncovered = self.shared.calls.renewed();
-        let rooms: BTreeSet<Room> = uncovered.iter().map(|change| change.room.clone()).collect();
-        for change in uncovered {
-            let Uncovered {
-                room,
-                tenant_queue,
-                ticket,
-                waiter,
-            } = change;
-            self.shared.rooms.put(&room, &tenant_queue, ticket, waiter);
-        }
-        for room in rooms {
-            self.admit(&room);
+        for capacity in self.shared.calls.renewed() {
+            self.admit(&capacity);
         }
     }
 
-    pub(super) fn send(&mut self, waiter: Waiter, reservation: Option<Reservation>, begin_by: Boot) {
-        let Waiter {
-            target,
+    /// Sends a call of the lease.
+    pub(super) fn send_lease(&mut self, call: Call, longest: Duration) {
+        let wrote = matches!(call, Call::Lease(Some(_)));
+        let id = self.shared.calls.insert(Target::Lease { wrote });
+        let unsent = Unsent {
             call,
-            longest,
-            terms,
-        } = waiter;
-        let is_long = reservation.as_ref().is_some_and(Reservation::is_long);
-        let tenant_queue = reservation.as_ref().map(|place| place.tenant_queue().clone());
-        let pass = match &target {
-            Target::Pass(pass, _) => Some(*pass),
-            _ => None,
+            longest: Some(longest),
+            terms: None,
         };
-        let id = self.shared.calls.insert(Outstanding {
-            target,
-            deadline: self.shared.now.boot + longest,
-            reservation,
-            changes: terms.is_some(),
-            awaits: None,
-        });
+        self.send(id, unsent.into(), Boot::MAX, None);
+    }
+
+    fn send(&mut self, id: CallId, unsent: Box<Unsent>, begin_by: Boot, worked_for: Option<Arc<str>>) {
+        let Unsent { call, longest, terms } = *unsent;
+        let deadline = longest.map(|longest| self.shared.now.boot + longest);
+        let tenant_queue = self
+            .shared
+            .calls
+            .sent(id, deadline, terms.is_some())
+            .or(worked_for);
+        let pass = self.shared.calls.pass_of(id);
         self.out.push(Output::Call {
             id,
-            call: *call,
-            is_long,
+            call,
             tenant_queue,
             pass,
             begin_by,
@@ -149,47 +161,26 @@ impl Controller {
     /// Makes a question of a pass wait for the first list of a watch. No call is sent: the controller itself answers
     /// with [`Controller::on_listed`].
     pub(super) fn await_list(&mut self, pass: PassId, slot: usize, scope: Scope) {
-        self.shared.calls.insert(Outstanding {
-            target: Target::Pass(pass, slot),
-            deadline: self.shared.now.boot + CLUSTER_LONGEST,
-            reservation: None,
-            changes: false,
-            awaits: Some(scope),
-        });
+        let deadline = self.shared.now.boot + CLUSTER_LONGEST;
+        let target = Target::Pass(pass, slot);
+        self.shared.calls.await_list(target, scope, deadline);
     }
 
-    /// Whether a write of an Event is in flight or waits for a place. Events are the only writes outside of a pass.
-    pub(super) fn is_writing(&self) -> bool {
-        let mut calls = self.shared.calls.outstanding.values();
-        self.shared.rooms.has_events() || calls.any(|call| call.target == Target::Nobody)
-    }
-
-    /// Removes a call that ended and gives its place in the room to the next waiter. Returns the receiver of the
-    /// reply.
-    fn forget_call(&mut self, id: CallId, cost: Option<u64>) -> Option<Target> {
-        let outstanding = self.shared.calls.remove(id)?;
-        if let Some(reservation) = outstanding.reservation {
-            let room = self.shared.rooms.give_back(reservation, cost);
-            self.admit(&room);
+    /// Removes a call that ended and gives its place to the next one. Returns the receiver of the reply.
+    fn forget_call(&mut self, id: CallId) -> Option<Target> {
+        let (target, freed) = self.shared.calls.remove(id)?;
+        if let Some(capacity) = freed {
+            self.admit(&capacity);
         }
-        Some(outstanding.target)
-    }
-
-    /// Charges the tenant queue for which a call is made with fuel that was not spent by its policies.
-    pub(super) fn on_spent(&mut self, id: CallId, fuel: u64) {
-        let call = self.shared.calls.outstanding.get(&id);
-        let reservation = call.and_then(|call| call.reservation.as_ref());
-        if let Some(reservation) = reservation {
-            self.shared.rooms.charge(reservation, fuel);
-        }
+        Some(target)
     }
 
     /// Hands a reply to its receiver. A reply to a call that was cancelled is dropped.
     pub(super) fn on_returned(&mut self, id: CallId, reply: Reply) {
-        match self.forget_call(id, cost_of(&reply)) {
-            None | Some(Target::Nobody) => {}
+        match self.forget_call(id) {
+            None => {}
             Some(Target::Pass(pass, slot)) => self.on_event(pass, PhaseEvent::Reply(slot, reply)),
-            Some(Target::Reschedule(asked)) => self.on_rescheduled(&asked, Some(reply)),
+            Some(Target::Reschedule(asked)) => self.on_rescheduled(&asked, reply),
             Some(Target::Refresh(asked)) => self.on_refreshed(&asked, Some(reply)),
             Some(Target::Lease { wrote }) => {
                 let read = match reply {
@@ -203,8 +194,8 @@ impl Controller {
 
     /// Tells the passes that waited for a watch that it has listed.
     pub(super) fn on_listed(&mut self, scope: &Scope) {
-        for id in self.shared.calls.unsynced.get(scope).cloned().unwrap_or_default() {
-            if let Some(Target::Pass(pass, slot)) = self.forget_call(id, None) {
+        for id in self.shared.calls.awaiting_list(scope) {
+            if let Some(Target::Pass(pass, slot)) = self.forget_call(id) {
                 self.on_event(pass, PhaseEvent::Listed(slot));
             }
         }
@@ -213,15 +204,12 @@ impl Controller {
     /// Cuts the calls whose deadline has passed. A cut write may have been performed or not, so the pass treats its
     /// result as unknown.
     pub(super) fn expire_calls(&mut self) {
-        while let Some(&(at, id)) = self.shared.calls.deadlines.first() {
-            if at > self.shared.now.boot {
-                return;
-            }
+        while let Some(id) = self.shared.calls.overdue(self.shared.now.boot) {
             self.out.push(Output::Cancel(id));
-            match self.forget_call(id, None) {
-                None | Some(Target::Nobody) => {}
+            match self.forget_call(id) {
+                // A worker always answers.
+                None | Some(Target::Reschedule(_)) => {}
                 Some(Target::Pass(pass, slot)) => self.on_event(pass, PhaseEvent::Cut(slot)),
-                Some(Target::Reschedule(asked)) => self.on_rescheduled(&asked, None),
                 Some(Target::Refresh(asked)) => self.on_refreshed(&asked, None),
                 Some(Target::Lease { .. }) => {
                     let failure = Failure::new(Code::DeadlineExceeded, "no answer in time");
@@ -231,15 +219,14 @@ impl Controller {
         }
     }
 
-    /// Cancels every call that a pass still waits for, and its waits for rooms and memory.
+    /// Cancels every call that a pass still waits for, and gives back what it holds.
     pub(super) fn cancel_calls(&mut self, pass: PassId) {
-        self.shared.journals.wait_no_more(pass);
-        self.shared.rooms.forget(pass);
-        self.shared.calls.forget_uncovered(pass);
         self.passes.not_sent.retain(|(of, ..)| *of != pass);
-        for id in self.shared.calls.of_pass(pass).collect::<Vec<_>>() {
-            self.out.push(Output::Cancel(id));
-            self.forget_call(id, None);
+        for (id, is_sent) in self.shared.calls.of_pass(pass).collect::<Vec<_>>() {
+            if is_sent {
+                self.out.push(Output::Cancel(id));
+            }
+            self.forget_call(id);
         }
     }
 }

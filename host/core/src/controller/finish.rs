@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use super::keys::{KeyState, Waiting};
 use super::passes::Running;
-use super::{Controller, Guard, Output};
-use crate::call::{Call, Scope, Write};
+use super::{Controller, EventWrite, Guard, Output};
+use crate::call::{Scope, Write};
 use crate::contract::{Event, EventType, Next};
 #[cfg(feature = "simulation")]
 use crate::key::Key;
 use crate::reconcile::{CLUSTER_LONGEST, Finished, Frame, MESSAGE, Moved};
 use crate::record::{Outcome, PassRecord};
 use crate::retry::quarantine;
-use crate::shared::waiter::{Target, Terms, Waiter};
 use crate::time::Boot;
 
 /// The wait of a key whose pass ended in a defect of the host.
@@ -26,9 +25,8 @@ impl Controller {
         let (key, outcome) = (frame.key.clone(), finished.ended.outcome.clone());
         let busy = running.work.busy_locks();
         self.unlock(frame.id);
-        self.passes
-            .opened
-            .extend(self.shared.journals.end(&frame.tenant_queue, frame.id));
+        self.cancel_calls(frame.id);
+        self.keys.queue.passed(&running.turn_of);
         let health = self.health.entry(key.binding.clone()).or_default();
         health.passes += 1;
         health.discarded += u64::from(matches!(outcome, Outcome::Discarded(_)));
@@ -56,6 +54,7 @@ impl Controller {
             next: finished.ended.next,
             retry: finished.retry,
             wait,
+            shortened: false,
             key: frame.key,
         })));
         if !self.keys.states.contains_key(&key) {
@@ -156,9 +155,8 @@ impl Controller {
         }
     }
 
-    /// Writes the Events of a pass, without those that the last pass of this key also had. So an Event is written
-    /// when a state begins, and not once a pass. If too many Events of the tenant queue wait already, new ones are
-    /// dropped.
+    /// Has the Events of a pass written, without those that the last pass of this key also had. So an Event is written when a
+    /// state begins, and not once a pass. One that the lease does not cover any more is not worth a wait.
     fn announce(&mut self, running: &Running, finished: &Finished) {
         let Running { frame, work, .. } = running;
         let mut events = finished.ended.events.clone();
@@ -175,28 +173,22 @@ impl Controller {
             return;
         };
         let last = std::mem::replace(&mut state.events, events.clone());
-        let Some(current) = &work.current else {
+        let covered = self.shared.lease.begin_by(self.shared.now, CLUSTER_LONGEST);
+        let Some((current, begin_by)) = work.current.as_ref().zip(covered) else {
             return;
         };
         for event in events.into_iter().filter(|event| !last.contains(event)) {
-            if !self.shared.rooms.takes_event(&frame.tenant_queue) {
-                let health = self.health.entry(frame.key.binding.clone()).or_default();
-                health.events_dropped += 1;
-                continue;
-            }
-            let write = Write::Event {
-                object: current.reference(),
-                uid: current.uid().to_owned(),
-                event,
-                now: self.shared.now.unix,
-            };
-            let event = Waiter {
-                target: Target::Nobody,
-                call: Box::new(Call::Write(write)),
-                longest: CLUSTER_LONGEST,
-                terms: Some(Terms::ANY_TIME),
-            };
-            self.call(&frame.tenant_queue, &frame.binding, event);
+            self.out.push(Output::Event(Box::new(EventWrite {
+                tenant_queue: frame.tenant_queue.clone(),
+                binding: frame.key.binding.clone(),
+                begin_by,
+                write: Write::Event {
+                    object: current.reference(),
+                    uid: current.uid().to_owned(),
+                    event,
+                    now: self.shared.now.unix,
+                },
+            })));
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::merge::Part;
 use crate::object::Object;
 use crate::reconcile::{Awaited, EntryHistory, LastPass, Moved, primary_scope};
 use crate::retry::Delay;
-use crate::shared::rooms::Room;
+use crate::shared::capacity::Capacity;
 use crate::time::Boot;
 use crate::worker::Written;
 
@@ -87,10 +87,8 @@ pub enum WaitsFor {
     Lease,
     /// The renewal of the lease: the present one ends before the next write would.
     Renewal,
-    /// A place in a room.
-    Room(Room),
-    /// Memory for answers: journals of other passes hold too much of it.
-    Memory,
+    /// Its turn at what all passes share.
+    Capacity(Capacity),
     /// The reply of a policy, a cloud or the API server to its pass.
     Call,
     /// A read of its primary: the cache is older than a write of its last pass.
@@ -112,8 +110,7 @@ impl std::fmt::Display for WaitsFor {
             WaitsFor::Watch(scope, Some(why)) => write!(f, "the watch of {scope}, which fails: {why}"),
             WaitsFor::Lease => f.write_str("the lease, which this host does not hold"),
             WaitsFor::Renewal => f.write_str("the renewal of the lease"),
-            WaitsFor::Room(room) => room.fmt(f),
-            WaitsFor::Memory => f.write_str("passes of its tenant, whose answers take much memory"),
+            WaitsFor::Capacity(capacity) => capacity.fmt(f),
             WaitsFor::Call => f.write_str("an answer: its pass is in flight"),
             WaitsFor::Refresh => f.write_str("a read of its object, because the watch is behind"),
             WaitsFor::Lock(name, _) => write!(f, "the lock {name}, which another object holds"),
@@ -219,7 +216,6 @@ impl Controller {
     /// All keys, each with its present state.
     pub fn keys(&self) -> impl Iterator<Item = (&Key, KeyView)> {
         let unsynced: BTreeSet<&str> = self.unsynced().collect();
-        let waiting = self.shared.rooms.waiting();
         self.keys.states.iter().map(move |(key, state)| {
             let view = KeyView {
                 running: state.running.is_some(),
@@ -227,34 +223,21 @@ impl Controller {
                 due: self.keys.queue.deadline(key),
                 attempt: state.attempt,
                 faults: state.faults,
-                waiting: self.waits_for(key, state, &unsynced, &waiting),
+                waiting: self.waits_for(key, state, &unsynced),
             };
             (key, view)
         })
     }
 
-    /// Finds the first reason why a key waits. `unsynced` holds the bindings whose primaries are not listed yet,
-    /// `waiting` the passes that wait for a place in a room.
-    fn waits_for(
-        &self,
-        key: &Key,
-        state: &KeyState,
-        unsynced: &BTreeSet<&str>,
-        waiting: &BTreeMap<PassId, &Room>,
-    ) -> WaitsFor {
-        // A pass may wait for several things at once. A watch or a room says more than that some answer is missing.
+    /// Finds the first reason why a key waits. `unsynced` holds the bindings whose primaries are not listed yet.
+    fn waits_for(&self, key: &Key, state: &KeyState, unsynced: &BTreeSet<&str>) -> WaitsFor {
+        // A pass may wait for several things at once. A watch or a turn says more than that some answer is missing.
         if let Some((phase, running)) = state.running.and_then(|pass| self.passes.in_flight.get(&pass)) {
-            return match (phase.awaited(), waiting.get(&running.frame.id)) {
+            let (calls, pass) = (&self.shared.calls, running.frame.id);
+            return match (phase.awaited(), calls.awaits_place(pass)) {
                 (Awaited::Watch(scope), _) => self.watch(scope),
-                (_, Some(room)) => WaitsFor::Room((*room).clone()),
-                _ if self.shared.calls.awaits_renewal(running.frame.id) => WaitsFor::Renewal,
-                _ if self
-                    .shared
-                    .journals
-                    .is_waiting(&running.frame.tenant_queue, running.frame.id) =>
-                {
-                    WaitsFor::Memory
-                }
+                (_, Some(capacity)) => WaitsFor::Capacity(capacity.clone()),
+                _ if calls.awaits_renewal(pass) => WaitsFor::Renewal,
                 (Awaited::Call, None) => WaitsFor::Call,
             };
         }

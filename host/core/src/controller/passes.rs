@@ -15,7 +15,8 @@ use crate::reconcile::{
 };
 use crate::record::Outcome;
 use crate::shared::cache::{Change, Lookup};
-use crate::shared::waiter::{Target, Waiter};
+use crate::shared::calls::Unsent;
+use crate::shared::terms::Target;
 use crate::time::Now;
 
 /// The largest number of ungranted requests, and of fields that were not kept, in a binding's health. Without a limit
@@ -27,6 +28,8 @@ const TOLD: usize = 16;
 pub(super) struct Running {
     pub(super) frame: Frame,
     pub(super) work: Work,
+    /// The tenant queue whose turn it has.
+    pub(super) turn_of: Arc<str>,
     /// The pass already met a defect of the host. A second one ends the pass without another publication.
     is_defect: bool,
 }
@@ -35,7 +38,7 @@ impl Running {
     /// A pass of a key. It takes out of the state of its key what is handed back when it ends.
     fn begin(
         id: PassId,
-        key: &Key,
+        (key, turn_of): (&Key, &Arc<str>),
         state: &mut KeyState,
         binding: Arc<Binding>,
         snapshot: Option<Object>,
@@ -66,6 +69,7 @@ impl Running {
         Running {
             frame,
             work,
+            turn_of: turn_of.clone(),
             is_defect: false,
         }
     }
@@ -87,29 +91,30 @@ impl Controller {
     }
 
     /// Starts a pass of a key from a snapshot of the cache, unless the key has to wait: for its watch, for a read of
-    /// a stale primary, or for its rate limit.
-    pub(super) fn start(&mut self, key: &Key) {
+    /// a stale primary, or for its rate limit. Returns whether there is a pass that has this turn.
+    pub(super) fn start(&mut self, key: &Key, turn_of: &Arc<str>) -> bool {
         let Some(binding) = self.shared.bindings.get(&key.binding).cloned() else {
-            return;
+            return false;
         };
         let place = ObjectKey::from(key);
         let snapshot = match self.shared.cache.get(&primary_scope(&binding, &place), &place) {
             Lookup::Known(object) => object,
             // The key keeps its causes. It is enqueued when the watch lists.
-            Lookup::Unsynced | Lookup::Unwatched => return,
+            Lookup::Unsynced | Lookup::Unwatched => return false,
         };
         if snapshot.is_none() && binding.spec.governs.name.is_none() {
-            return self.forget(key);
+            self.forget(key);
+            return false;
         }
         if snapshot
             .as_ref()
             .is_some_and(|known| self.refreshes(key, &binding, known))
         {
-            return;
+            return false;
         }
         let limits = &binding.spec.limits;
         let Some(state) = self.keys.states.get_mut(key) else {
-            return;
+            return false;
         };
         if let Err(wait) = state
             .bucket
@@ -118,14 +123,22 @@ impl Controller {
             // The wait for the bucket is no wait in the queue.
             (state.slowed, state.queued) = (true, None);
             let at = self.shared.now.boot + wait;
-            return self.keys.queue.push_at(at, key.clone());
+            self.keys.queue.push_at(at, key.clone());
+            return false;
         }
         self.passes.last += 1;
         let id = PassId(self.passes.last);
-        let running = Box::new(Running::begin(id, key, state, binding, snapshot, self.shared.now));
-        self.shared.journals.begin(&running.frame.tenant_queue, id);
+        let running = Box::new(Running::begin(
+            id,
+            (key, turn_of),
+            state,
+            binding,
+            snapshot,
+            self.shared.now,
+        ));
         let phase = start(&running.frame);
         self.drive(phase, running, PhaseEvent::Entered);
+        true
     }
 
     /// Hands an event to a pass. Events of a pass that has ended are dropped.
@@ -145,7 +158,7 @@ impl Controller {
                 flow = self.defect(&mut running, what);
             }
             if let Flow::End(ended) = flow {
-                self.cancel_unless_concluded(running.frame.id, &ended.outcome);
+                self.cancel_calls(running.frame.id);
                 flow = self.handle(&mut running, |context| ended.decide(context));
             }
             match flow {
@@ -154,10 +167,7 @@ impl Controller {
                     return;
                 }
                 Flow::Enter(next) => (phase, event) = (next, PhaseEvent::Entered),
-                Flow::Finish(finished) => {
-                    self.cancel_unless_concluded(running.frame.id, &finished.ended.outcome);
-                    return self.finish(*running, finished);
-                }
+                Flow::Finish(finished) => return self.finish(*running, finished),
                 // The handling of the end, or of a defect, failed too. The pass ends without another handler, so this
                 // loop cannot run forever.
                 Flow::End(ended) => return self.finish(*running, Finished::plain(ended.outcome)),
@@ -209,12 +219,6 @@ impl Controller {
         }
     }
 
-    fn cancel_unless_concluded(&mut self, pass: PassId, outcome: &Outcome) {
-        if !outcome.is_concluded() {
-            self.cancel_calls(pass);
-        }
-    }
-
     /// Ends passes without a conclusion: those that `which` selects by whether a change of theirs is in flight.
     pub(super) fn interrupt_passes(&mut self, outcome: &Outcome, which: impl Fn(bool) -> bool) {
         let calls = &self.shared.calls;
@@ -230,14 +234,6 @@ impl Controller {
         }
     }
 
-    /// Tells a pass that journals hold less. Before its turn a pass may have gone on by itself, for example because a call
-    /// was cut. Then it waits for nothing that could open.
-    pub(super) fn open(&mut self, pass: PassId) {
-        if self.shared.journals.take_released(pass) {
-            self.on_event(pass, PhaseEvent::Opened);
-        }
-    }
-
     /// Performs one command of a handler.
     fn perform(&mut self, running: &mut Running, command: Command) {
         let (id, binding) = (running.frame.id, &running.frame.key.binding);
@@ -248,21 +244,17 @@ impl Controller {
                 longest,
                 terms,
             } => {
-                let waiter = Waiter {
-                    target: Target::Pass(id, slot),
-                    call: Box::new(call),
-                    longest,
-                    terms,
-                };
-                self.call(&running.frame.tenant_queue, &running.frame.binding, waiter);
+                let unsent = Unsent { call, longest, terms };
+                let frame = &running.frame;
+                self.call(
+                    Target::Pass(id, slot),
+                    (&frame.tenant_queue, &frame.binding),
+                    unsent,
+                );
             }
             Command::Watch(scope) => self.depend(&running.frame, scope),
             Command::AwaitList { slot, scope } => self.await_list(id, slot, scope),
-            Command::Hold { bytes, waits } => {
-                self.shared
-                    .journals
-                    .hold(&running.frame.tenant_queue, id, bytes, waits)
-            }
+            Command::Grow => self.grow(id, &running.frame.tenant_queue, &running.frame.binding),
             Command::Lock(name) => {
                 self.shared.locks.take(binding, &running.frame.tenant, &name, id);
             }

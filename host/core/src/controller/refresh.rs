@@ -16,7 +16,8 @@ use crate::key::Key;
 use crate::object::Object;
 use crate::reconcile::CLUSTER_LONGEST;
 use crate::retry::after_failures;
-use crate::shared::waiter::{Refresh, Target, Waiter};
+use crate::shared::calls::Unsent;
+use crate::shared::terms::{Refresh, Target};
 
 impl Controller {
     /// Reads the primary of a key if the cached one is stale. Returns whether the pass has to wait for this read.
@@ -46,13 +47,12 @@ impl Controller {
             uid: known.uid().to_owned(),
             stale,
         }));
-        let read = Waiter {
-            target,
-            call: Box::new(Call::Read(Question::Object(query))),
-            longest: CLUSTER_LONGEST,
+        let read = Unsent {
+            call: Call::Read(Question::Object(query)),
+            longest: Some(CLUSTER_LONGEST),
             terms: None,
         };
-        self.call(&tenant_queue, binding, read);
+        self.call(target, (&tenant_queue, binding), read);
         true
     }
 

@@ -7,9 +7,10 @@ use crate::binding::Binding;
 use crate::call::{Call, Reply};
 use crate::contract::{RetryRequest, Role};
 use crate::key::Key;
-use crate::reconcile::{STEP_LONGEST, answer_of, delay_of};
+use crate::reconcile::delay_of;
 use crate::retry::{Delay, default_wait};
-use crate::shared::waiter::{Question, Target, Waiter};
+use crate::shared::calls::Unsent;
+use crate::shared::terms::{Question, Target};
 use crate::time::Boot;
 
 impl Controller {
@@ -57,18 +58,18 @@ impl Controller {
             policy: policy.id.clone(),
             request,
         };
-        let decide = Waiter {
-            target: Target::Reschedule(Box::new(asked)),
-            call: Box::new(call),
-            longest: STEP_LONGEST,
+        let decide = Unsent {
+            call,
+            longest: None,
             terms: None,
         };
-        self.call(&tenant_queue, binding, decide);
+        let target = Target::Reschedule(Box::new(asked));
+        self.call(target, (&tenant_queue, binding), decide);
     }
 
     /// Handles the answer of a retry policy about a waiting key. The answer is dropped if the key has begun another
     /// wait, or if the policy or its configuration has changed again.
-    pub(super) fn on_rescheduled(&mut self, asked: &Question, reply: Option<Reply>) {
+    pub(super) fn on_rescheduled(&mut self, asked: &Question, reply: Reply) {
         let Some(binding) = self.shared.bindings.get(&asked.key.binding).cloned() else {
             return;
         };
@@ -82,8 +83,8 @@ impl Controller {
             });
             waits(state) && same
         });
-        if is_current && is_same {
-            let (delay, report) = delay_of(answer_of(reply), &binding.spec.limits, &asked.request);
+        if let (true, true, Reply::Decided(said)) = (is_current, is_same, reply) {
+            let (delay, report) = delay_of(said, &binding.spec.limits, &asked.request);
             if let Some(report) = report {
                 self.report(&asked.key, report);
             }

@@ -48,14 +48,6 @@ fn map(name: &str, version: u64, rest: Value) -> Object {
     Object::new(value)
 }
 
-fn key_of(name: &str) -> Key {
-    Key {
-        binding: "machines".into(),
-        namespace: Some("default".into()),
-        name: name.into(),
-    }
-}
-
 /// A question for ConfigMaps by label, of which only `data` is wanted.
 fn list(label: &str) -> Request {
     let query = ListQuery {
@@ -325,8 +317,8 @@ impl Harness {
     }
 
     fn events(&self) -> usize {
-        let is_event = |call: &Call| matches!(call, Call::Write(Write::Event { .. }));
-        self.calls.iter().filter(|(_, call)| is_event(call)).count()
+        let is_event = |output: &&Output| matches!(output, Output::Event(_));
+        self.others.iter().filter(is_event).count()
     }
 
     /// The number of [`Output::Forgotten`] so far.
@@ -557,7 +549,7 @@ fn writes_of_one_tenant_leave_room_for_those_of_others() {
         .filter(|(_, call)| matches!(call, Call::Write(_)))
         .count();
     assert_eq!(patches, 12);
-    let waits = |view: &KeyView| view.waiting == WaitsFor::Room(Room::Writes);
+    let waits = |view: &KeyView| view.waiting == WaitsFor::Capacity(Capacity::Writes);
     assert_eq!(
         harness.controller.keys().filter(|(_, view)| waits(view)).count(),
         28

@@ -337,7 +337,7 @@ impl Controller {
         }
         self.next_sweep = self.shared.now.boot + SWEEP_EVERY;
         let bindings = &self.shared.bindings;
-        self.shared.rooms.tidy(|binding| bindings.contains_key(binding));
+        self.shared.calls.tidy(|binding| bindings.contains_key(binding));
         let primaries: BTreeSet<Scope> = self
             .shared
             .bindings

@@ -27,7 +27,7 @@ use crate::pending::Pending;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::render::too_large;
 use crate::shared::guards::Guard;
-use crate::shared::waiter::{Standing, Terms};
+use crate::shared::terms::{Standing, Terms};
 use crate::time::Boot;
 
 /// The acts of a step.

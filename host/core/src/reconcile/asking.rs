@@ -41,6 +41,8 @@ pub(crate) struct Asking {
     bytes: u64,
     /// The bytes of the objects that were read for answers that are not rendered yet.
     read: u64,
+    /// Whether the pass has asked to hold texts of any size.
+    grows: bool,
 }
 
 #[derive(Debug)]
@@ -100,6 +102,7 @@ impl Asking {
             reads_list: false,
             bytes: 0,
             read: 0,
+            grows: false,
         }
     }
 
@@ -113,14 +116,10 @@ impl Asking {
             PhaseEvent::Reply(slot, Reply::Answer(answer)) => self.on_answer(slot, answer, context),
             PhaseEvent::Reply(slot, Reply::Objects(found)) => self.on_objects(slot, found, context),
             PhaseEvent::Cut(slot) => self.on_cut(slot, context),
-            PhaseEvent::Opened => {}
+            PhaseEvent::Grown => {}
             event => return Flow::unexpected(&Phase::Asking(self), &event),
         }
-        let waits = self.read_lists(context);
-        let bytes = context
-            .held_with(&self.run)
-            .saturating_add(self.bytes + self.read);
-        context.command(Command::Hold { bytes, waits });
+        self.read_lists(context);
         match self.open {
             0 => self.finish(),
             _ => Flow::Wait(Phase::Asking(self)),
@@ -136,7 +135,7 @@ impl Asking {
             PhaseEvent::Listed(slot) => matches!(state(slot), Some(AskState::Listing(_))),
             PhaseEvent::Reply(slot, _) => matches!(state(slot), Some(AskState::Reading)),
             PhaseEvent::Cut(slot) => matches!(state(slot), Some(AskState::Listing(_) | AskState::Reading)),
-            PhaseEvent::Opened => !self.lists.is_empty(),
+            PhaseEvent::Grown => self.grows,
             PhaseEvent::NotSent(..) => false,
         }
     }
@@ -202,11 +201,11 @@ impl Asking {
         }
     }
 
-    /// Reads the next list, unless one is being read. Returns whether the pass waits because journals hold too much.
-    fn read_lists(&mut self, context: &mut Context<'_>) -> bool {
+    /// Reads the next list, unless one is being read. A pass that holds much already waits until it may.
+    fn read_lists(&mut self, context: &mut Context<'_>) {
         while !self.reads_list {
             let Some((slot, _)) = self.lists.front() else {
-                return false;
+                return;
             };
             let (slot, room) = (*slot, self.room(context));
             if room == 0 {
@@ -214,8 +213,8 @@ impl Asking {
                 self.answer(slot, Err(too_large(room)), context);
                 continue;
             }
-            if !context.may_hold_more() {
-                return true;
+            if !self.has_room_for(0, context) {
+                return self.grow(context);
             }
             if let Some((slot, look)) = self.lists.pop_front() {
                 look.read_list(slot, context);
@@ -223,7 +222,18 @@ impl Asking {
                 self.enter(slot, AskState::Reading);
             }
         }
-        false
+    }
+
+    fn grow(&mut self, context: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.grows, true) {
+            context.command(Command::Grow);
+        }
+    }
+
+    /// Whether the pass may take in objects of so many bytes beside what it holds.
+    fn has_room_for(&self, bytes: u64, context: &Context<'_>) -> bool {
+        let held = self.bytes.saturating_add(self.read).saturating_add(bytes);
+        held < context.may_hold(&self.run) && (!self.grows || context.is_large())
     }
 
     /// Handles the answer of a cloud or of a credential call.
@@ -254,6 +264,11 @@ impl Asking {
         };
         let render = look.and_then(|look| look.read(found?, context));
         match render {
+            // It is read again once the pass may hold it.
+            Ok(render) if is_list && !self.has_room_for(render.bytes(), context) => {
+                self.grow(context);
+                self.look(slot, context);
+            }
             Ok(render) => {
                 self.read = self.read.saturating_add(render.bytes());
                 self.enter(slot, AskState::Named(render.into()));

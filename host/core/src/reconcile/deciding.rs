@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::publishing::Ended;
-use super::{Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
+use super::{Context, Flow, Phase, PhaseEvent, Report};
 use crate::binding::Limits;
 use crate::call::{Call, Reply};
 use crate::contract::{Code, Failure, Next, Origin, RetryClass, RetryRequest, Role, Wait};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::Fault;
 use crate::record::{Outcome, RetryRecord};
 use crate::retry::{Delay, default_wait, seed, wished};
 use crate::shared::guards::Guard;
@@ -145,13 +145,10 @@ impl Deciding {
                     request: self.request.clone(),
                     limits: context.frame.binding.spec.limits.clone(),
                 };
-                context.call(0, call, STEP_LONGEST);
+                context.work(call);
                 Flow::Wait(Phase::Deciding(self))
             }
-            PhaseEvent::Reply(_, reply @ Reply::Decided(_)) => {
-                self.on_decided(answer_of(Some(reply)), context)
-            }
-            PhaseEvent::Cut(_) => self.on_decided(answer_of(None), context),
+            PhaseEvent::Reply(_, Reply::Decided(answer)) => self.on_decided(answer, context),
             event => Flow::unexpected(&Phase::Deciding(self), &event),
         }
     }
@@ -221,18 +218,6 @@ fn shortened(mut failure: Failure) -> Failure {
     failure
 }
 
-/// The answer of a retry policy; a missing reply is a fault.
-pub(crate) fn answer_of(reply: Option<Reply>) -> Result<Wait, Fault> {
-    match reply {
-        Some(Reply::Decided(said)) => said,
-        _ => Err(Fault {
-            kind: FaultKind::WallTime,
-            message: "the retry policy did not return".into(),
-            deterministic: false,
-        }),
-    }
-}
-
 /// The wait of a key, after the answer of its retry policy, and a report for the binding if the host changed the wait
 /// or the policy failed.
 pub(crate) fn delay_of(
@@ -281,6 +266,7 @@ fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (Duration, Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::FaultKind;
     use crate::reconcile::Command;
     use crate::reconcile::fixture::{Fixture, at, failure, machine, ms};
     use crate::record::Discard;
@@ -472,12 +458,9 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_policy_that_faults_or_never_returns_is_as_none() {
-        let fault = Fault::new(FaultKind::Trap, "a panic");
-        for event in [
-            PhaseEvent::Reply(0, Reply::Decided(Err(fault))),
-            PhaseEvent::Cut(0),
-        ] {
+    fn a_retry_policy_that_faults_is_as_none() {
+        let fault = |kind| PhaseEvent::Reply(0, Reply::Decided(Err(Fault::new(kind, "a panic"))));
+        for event in [FaultKind::Trap, FaultKind::WallTime].map(fault) {
             let mut fixture = fixture();
             let flow = deciding(&mut fixture);
             let (flow, commands) = fixture.go_on(flow, event);
@@ -595,7 +578,7 @@ mod tests {
     fn an_event_that_fits_no_row_is_a_defect() {
         let mut fixture = fixture();
         let flow = deciding(&mut fixture);
-        let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Grown);
         assert!(matches!(flow, Flow::Bug(_)), "{flow:?}");
     }
 }

@@ -1,6 +1,5 @@
 //! Fixture for the tests of the phases: a pass of a Machine, and a view that holds only what a test puts there.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +17,18 @@ use crate::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Entry, Failure, Kind, Manifest, Next,
     ObjectQuery, ObjectRef, Origin, Question, Request, RetryClass, RetryRequest, Role, Step, Verdict,
 };
+use crate::fair::Places;
 use crate::fault::Stepped;
 use crate::key::{Key, PassId};
-use crate::merge::Edits;
 use crate::object::Object;
 use crate::record::Outcome;
 use crate::shared::Shared;
+use crate::shared::capacity::Capacity;
 use crate::shared::lease::Lease;
-use crate::shared::waiter::Terms;
+use crate::shared::terms::Target;
+use crate::shared::terms::Terms;
 use crate::time::{Boot, Now, Unix};
-use crate::worker::{Draft, Drops, Entries, Stage, StepInput, StepReply};
+use crate::worker::{StepInput, StepReply};
 
 /// The finalizer of the lifecycle policy.
 pub(super) const FINALIZER: &str = "example.com/machine";
@@ -224,30 +225,19 @@ impl Fixture {
         self.go_on(flow, concluded(None, conclusion(patch)))
     }
 
+    /// The pass may hold texts of any size.
+    pub(super) fn grow(&mut self) {
+        let (pass, queue) = (self.frame.id, self.frame.tenant_queue.clone());
+        let places = (Capacity::Large, Places::UNBOUNDED);
+        self.calls.wait(Target::Pass(pass, 0), places, &queue, None);
+        self.calls.next(&Capacity::Large).expect("a place");
+    }
+
     /// Changes the binding of the pass.
     pub(super) fn bind(&mut self, change: impl FnOnce(&mut Binding)) {
         let mut binding = (*self.frame.binding).clone();
         change(&mut binding);
         self.frame.binding = Arc::new(binding);
-    }
-}
-
-/// The writes of a publication that changes nothing of this object, to be drafted.
-pub(crate) fn draft(current: Object) -> Draft {
-    Draft {
-        stage: Stage::Begun,
-        edits: Edits::of(&current, Arc::new(json!({})), 0),
-        current,
-        known: None,
-        entries: Entries {
-            drops: Drops::None,
-            resolved: BTreeSet::new(),
-            waited: BTreeMap::new(),
-        },
-        conditions: None,
-        written: BTreeMap::new(),
-        unix: Unix(0),
-        rebases: true,
     }
 }
 
@@ -497,7 +487,8 @@ pub(super) fn stepped(step: Step) -> PhaseEvent {
 pub(crate) fn unstepped() -> StepReply {
     StepReply {
         rendered: Vec::new(),
-        read: 0,
+        cost: 0,
+        is_too_large: false,
         is_full: false,
         stepped: None,
         checked: None,

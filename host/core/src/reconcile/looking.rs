@@ -198,15 +198,6 @@ impl Context<'_> {
         let message = format!("more than {limit} questions about objects in one pass");
         Failure::new(Code::ResourceExhausted, message)
     }
-
-    /// Whether the journals of the tenant queue, and all journals, leave room for another answer.
-    pub(super) fn may_hold_more(&self) -> bool {
-        let guarded = self.is_guarded(Guard::RoomsAreBounded);
-        self.view
-            .journals
-            .may_hold_more(&self.frame.tenant_queue, self.frame.id)
-            || !guarded
-    }
 }
 
 fn too_many_watches(scope: &Scope) -> Failure {

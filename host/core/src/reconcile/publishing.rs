@@ -10,9 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::work::{Concluded, Work, is_outdated};
-use super::{
-    CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Phase, PhaseEvent, Report, STEP_LONGEST,
-};
+use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Phase, PhaseEvent, Report};
 use crate::call::{Call, Found, Reply, Write};
 use crate::contract::{Code, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
 use crate::grants::HOST_CONDITION;
@@ -22,7 +20,7 @@ use crate::pending::Pending;
 use crate::projection::Digest;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::shared::guards::Guard;
-use crate::shared::waiter::Terms;
+use crate::shared::terms::Terms;
 use crate::tree::Tree;
 use crate::worker::{Draft, Drafted, Drops, HostCondition, Stage, Written};
 
@@ -202,7 +200,6 @@ impl Publishing {
             (PublishStep::Drafting(stage), PhaseEvent::Reply(_, Reply::Drafted(drafted))) => {
                 self.on_drafted(stage, drafted, context)
             }
-            (PublishStep::Drafting(_), PhaseEvent::Cut(_)) => self.end(Outcome::Failed(not_drafted())),
             (_, event) => Flow::unexpected(&Phase::Publishing(self), &event),
         }
     }
@@ -263,7 +260,7 @@ impl Publishing {
             unix: context.view.now.unix,
             rebases: context.is_guarded(Guard::RebaseOnlyWhatNobodyChanged),
         };
-        context.call(0, Call::Draft(Box::new(draft)), STEP_LONGEST);
+        context.work(Call::Draft(Box::new(draft)));
         self.now = PublishStep::Drafting(stage);
         Flow::Wait(Phase::Publishing(self))
     }
@@ -423,14 +420,6 @@ fn note_written(part: Part, digest: Digest, before: Option<ResourceVersion>, wor
         .filter(|written| Some(written.version) == before);
     standing.for_each(|written| written.version = version);
     work.written.insert(part, Written { digest, version });
-}
-
-/// The failure of a draft that took too long.
-fn not_drafted() -> Failure {
-    Failure::new(
-        Code::DeadlineExceeded,
-        "no thread of this host had time to draft its writes",
-    )
 }
 
 fn no_answer() -> Failure {

@@ -311,9 +311,9 @@ mod tests {
         let mut fixture = in_doubt();
         let phase = start(&fixture.frame);
         let (flow, _) = fixture.enter(phase);
-        let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
+        let (flow, _) = fixture.go_on(flow, PhaseEvent::Grown);
         assert!(
-            matches!(&flow, Flow::Bug(what) if what.starts_with("Resolving got Opened")),
+            matches!(&flow, Flow::Bug(what) if what.starts_with("Resolving got Grown")),
             "{flow:?}"
         );
     }

@@ -15,6 +15,8 @@ use crate::fault::{Fault, FaultKind};
 use crate::object::Object;
 use crate::record::RoleRecord;
 use crate::render::Render;
+use crate::shared::capacity::SMALL;
+use crate::shared::guards::Guard;
 use crate::worker::{Answered, Item, entry, size_of};
 
 /// The largest size of a note in bytes. A note is the id of an edge, or a short word.
@@ -273,6 +275,18 @@ impl Context<'_> {
     /// The bytes that the journals of the pass hold: those of the roles that have ended, and this one.
     pub(super) fn held_with(&self, run: &RoleRun) -> u64 {
         self.work.held.saturating_add(run.bytes())
+    }
+
+    /// The bytes of texts that the pass may take in beside those that it holds.
+    pub(super) fn may_hold(&self, run: &RoleRun) -> u64 {
+        match self.is_large() {
+            true => u64::MAX,
+            false => SMALL.saturating_sub(self.held_with(run)),
+        }
+    }
+
+    pub(super) fn is_large(&self) -> bool {
+        self.view.calls.is_large(self.frame.id) || !self.is_guarded(Guard::LargePassesAreFew)
     }
 }
 

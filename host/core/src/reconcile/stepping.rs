@@ -11,7 +11,7 @@ use super::publishing::{Ended, Publishing};
 use super::resolving::Resolving;
 use super::role::RoleRun;
 use super::work::{Concluded, Work};
-use super::{Command, Context, Flow, Phase, PhaseEvent, Report, STEP_LONGEST};
+use super::{Command, Context, Flow, Phase, PhaseEvent, Report};
 use crate::call::{Call, Reply};
 use crate::contract::{Ask, Conclusion, Pass, Question, Requests, Role, Step, Verdict};
 use crate::fault::{Fault, FaultKind};
@@ -24,8 +24,6 @@ use crate::worker::{Check, StepInput, StepReply};
 #[derive(Debug)]
 pub(crate) struct Stepping {
     run: RoleRun,
-    /// Whether the step waits until the passes of the tenant queue, or all, hold less.
-    waits: bool,
 }
 
 impl Stepping {
@@ -35,7 +33,7 @@ impl Stepping {
     }
 
     fn of(run: RoleRun) -> Self {
-        Stepping { run, waits: false }
+        Stepping { run }
     }
 
     /// Records the role when the pass ends during a step.
@@ -50,35 +48,20 @@ impl Stepping {
 
     pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
         match event {
-            PhaseEvent::Entered => self.begin_step(context),
-            PhaseEvent::Opened if self.waits => self.begin_step(context),
+            PhaseEvent::Entered | PhaseEvent::Grown => self.begin_step(context),
             PhaseEvent::Reply(_, Reply::Stepped(reply)) => self.on_stepped(reply, context),
-            PhaseEvent::Cut(_) => {
-                let fault = Fault {
-                    kind: FaultKind::WallTime,
-                    message: "the step did not return".into(),
-                    deterministic: false,
-                };
-                self.fault(fault, context)
-            }
             event => Flow::unexpected(&Phase::Stepping(self), &event),
         }
     }
 
-    /// Calls a worker, with the questions that the last pass used if this is the first step. What it renders and what the
-    /// policy returns may take much memory, so the step waits while the passes hold too much.
+    /// Calls a worker, with the questions that the last pass used if this is the first step. A pass that holds much already waits
+    /// until it may.
     fn begin_step(mut self, context: &mut Context<'_>) -> Flow {
         if context.frame.binding.policy(self.run.role).is_none() {
             return without_lifecycle(context);
         }
-        let (bytes, waited) = (context.held_with(&self.run), self.waits);
-        self.waits = !context.may_hold_more();
-        if self.waits || waited || bytes > 0 {
-            let waits = self.waits;
-            context.command(Command::Hold { bytes, waits });
-        }
-        if self.waits {
-            return Flow::Wait(Phase::Stepping(self));
+        if context.may_hold(&self.run) == 0 {
+            return self.grow(context);
         }
         if self.run.prefetched.is_none() {
             self.prefetch(context);
@@ -86,10 +69,9 @@ impl Stepping {
         self.call(context)
     }
 
-    /// Stores that the pass holds a document beside its journal.
-    fn holds(&self, more: u64, context: &mut Context<'_>) {
-        let bytes = context.held_with(&self.run).saturating_add(more);
-        context.command(Command::Hold { bytes, waits: false });
+    fn grow(self, context: &mut Context<'_>) -> Flow {
+        context.command(Command::Grow);
+        Flow::Wait(Phase::Stepping(self))
     }
 
     /// Enters the questions that the last pass used into the journal, where a watch has the answers, so that most passes
@@ -162,6 +144,7 @@ impl Stepping {
                 },
                 journal: self.run.journal.clone(),
                 unasked: self.run.prefetched.unwrap_or(0),
+                may_hold: context.may_hold(&self.run),
                 is_full: self.run.is_full,
                 check: Check {
                     binding: frame.binding.clone(),
@@ -176,7 +159,7 @@ impl Stepping {
             }),
             limits: limits.clone(),
         };
-        context.call(0, call, STEP_LONGEST);
+        context.work(call);
         Flow::Wait(Phase::Stepping(self))
     }
 
@@ -184,7 +167,10 @@ impl Stepping {
         self.run.rendered(reply.rendered, context.work);
         self.run.is_full = reply.is_full;
         let Some(stepped) = reply.stepped else {
-            return self.begin_step(context);
+            return match reply.is_too_large {
+                true => self.grow(context),
+                false => self.begin_step(context),
+            };
         };
         self.run.steps += 1;
         self.run.fuel = self.run.fuel.saturating_add(stepped.fuel);
@@ -211,7 +197,6 @@ impl Stepping {
         if let Err(fault) = self.acceptable(&requests, context) {
             return self.fault(fault, context);
         }
-        self.holds(requests.bytes(), context);
         Flow::Enter(match requests {
             Requests::Asks(asks) => Phase::Asking(Asking::new(self.run, asks)),
             Requests::Acts(acts) => Phase::Acting(Acting::new(self.run, acts)),
@@ -259,10 +244,6 @@ impl Stepping {
         checked: Option<Result<Option<Edits>, String>>,
         context: &mut Context<'_>,
     ) -> Flow {
-        if let Some(patch) = &conclusion.patch {
-            // It is held once more, as the write that it becomes.
-            self.holds(2 * patch.bytes() as u64, context);
-        }
         if let Err(fault) = self.run.check(context.frame, verdict.as_ref(), &conclusion) {
             return self.fault(fault, context);
         }
@@ -351,10 +332,12 @@ fn without_lifecycle(context: &mut Context<'_>) -> Flow {
 mod tests {
     use super::*;
     use crate::contract::{Code, Next};
+    use crate::reconcile::fixture::unstepped;
     use crate::reconcile::fixture::{
         Fixture, concluded, conclusion, config_map, failure, get, journal, machine, outcome, patches,
         pending, stepped, stop,
     };
+    use crate::shared::capacity::SMALL;
     use serde_json::json;
 
     fn fault(commands: &[Command]) -> Option<FaultKind> {
@@ -402,59 +385,59 @@ mod tests {
         for (count, expected) in [(most, None), (most + 1, Some(FaultKind::BadOutput))] {
             let fields = (0..count).map(|n| (format!("f{n}"), json!(1)));
             let status: serde_json::Map<_, _> = fields.collect();
-            let (_, commands) = Fixture::new().concludes(json!({"status": status}));
+            let mut fixture = Fixture::new();
+            fixture.grow();
+            let (_, commands) = fixture.concludes(json!({"status": status}));
             assert_eq!(fault(&commands), expected, "{count}");
         }
     }
 
     #[test]
-    fn a_step_waits_while_the_passes_of_its_tenant_hold_too_much() {
-        let held = |commands: &[Command]| {
-            let held = commands.iter().rev().find_map(|command| match command {
-                Command::Hold { bytes, waits } => Some((*bytes, *waits)),
+    fn a_pass_that_would_hold_much_waits_until_it_may_and_its_step_is_done_again() {
+        let grows = |commands: &[Command]| commands.iter().any(|command| matches!(command, Command::Grow));
+        let may_hold = |commands: &[Command]| {
+            commands.iter().find_map(|command| match command {
+                Command::Call {
+                    call: Call::Step { input, .. },
+                    ..
+                } => Some(input.may_hold),
                 _ => None,
-            });
-            held.expect("it says what it holds")
-        };
-        let steps = |commands: &[Command]| {
-            let steps = |command: &&Command| {
-                matches!(
-                    command,
-                    Command::Call {
-                        call: Call::Step { .. },
-                        ..
-                    }
-                )
-            };
-            commands.iter().filter(steps).count()
+            })
         };
         let mut fixture = Fixture::new();
-        let queue = fixture.frame.tenant_queue.clone();
-        let first = crate::key::PassId(0);
-        fixture.journals.begin(&queue, first);
-        let pass = fixture.frame.id;
-        fixture.journals.begin(&queue, pass);
-        fixture.journals.hold(&queue, first, 32 << 20, false);
         let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
-        assert_eq!((steps(&commands), held(&commands)), (0, (0, true)));
-        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
-        assert_eq!((steps(&commands), held(&commands)), (0, (0, true)), "still");
-        fixture.journals.end(&queue, first);
-        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
-        assert_eq!((steps(&commands), held(&commands)), (1, (0, false)));
+        assert_eq!(may_hold(&commands), Some(SMALL));
+        let too_large = StepReply {
+            is_too_large: true,
+            ..unstepped()
+        };
+        let (flow, commands) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Stepped(too_large)));
+        assert!(grows(&commands) && may_hold(&commands).is_none(), "{commands:?}");
+        fixture.grow();
+        let (_, commands) = fixture.go_on(flow, PhaseEvent::Grown);
+        assert_eq!((grows(&commands), may_hold(&commands)), (false, Some(u64::MAX)));
+        // What it holds already counts.
+        let mut fixture = Fixture::new();
+        fixture.work.held = SMALL - 7;
+        let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        assert_eq!(may_hold(&commands), Some(7));
+        fixture.work.held = SMALL;
+        let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        assert!(grows(&commands) && may_hold(&commands).is_none(), "{commands:?}");
+    }
+
+    #[test]
+    fn what_a_pass_holds_is_what_it_asked_and_what_it_was_answered() {
+        let mut fixture = Fixture::new();
         let act = stop();
         let bytes = act.bytes();
-        let (flow, commands) = fixture.go_on(flow, stepped(pending(vec![act])));
-        assert_eq!(held(&commands), (bytes, false));
-        let (flow, commands) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
-        assert_eq!(held(&commands), (bytes + 2, false), "with the answer");
+        let (flow, _) = fixture.requests(vec![act]);
+        let (flow, _) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
         let concludes = Conclusion {
             used: vec![0],
             ..conclusion(json!({"status": {"phase": "x"}}))
         };
-        let of_patch = concludes.patch.as_ref().map_or(0, |patch| patch.bytes()) as u64;
-        let (_, commands) = fixture.go_on(flow, concluded(None, concludes));
-        assert_eq!(held(&commands), (bytes + 2 + 2 * of_patch, false));
+        fixture.go_on(flow, concluded(None, concludes));
         assert_eq!(fixture.work.held, bytes + 2);
     }
 
@@ -479,18 +462,6 @@ mod tests {
         let (flow, _) = fixture.requests(vec![get()]);
         let (_, commands) = fixture.go_on(flow, crate::reconcile::fixture::answer(Ok(json!({}))));
         assert_eq!(fault(&commands), None);
-    }
-
-    #[test]
-    fn a_step_that_never_returns_is_a_fault_that_need_not_come_again() {
-        let mut fixture = Fixture::new();
-        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
-        let (_, commands) = fixture.go_on(flow, PhaseEvent::Cut(0));
-        let told = commands.iter().find_map(|command| match command {
-            Command::Report(Report::Faulted(fault)) => Some((fault.kind, fault.deterministic)),
-            _ => None,
-        });
-        assert_eq!(told, Some((FaultKind::WallTime, false)));
     }
 
     #[test]
@@ -764,7 +735,7 @@ mod tests {
     #[test]
     fn an_event_that_fits_no_row_is_a_defect() {
         for event in [
-            PhaseEvent::Opened,
+            PhaseEvent::Cut(0),
             PhaseEvent::Listed(0),
             crate::reconcile::fixture::answer(Ok(json!({}))),
             PhaseEvent::Reply(0, Reply::Drafted(Err(failure(Code::Internal)))),

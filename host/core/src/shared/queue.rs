@@ -4,56 +4,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::fair::{FairQueue, Ticket};
 use crate::key::Key;
 use crate::time::Boot;
 
 /// Keys that wait for their turn, and keys that wait for a timer.
 #[derive(Debug, Default)]
 pub struct Queue {
-    ready: BTreeMap<Arc<str>, TenantQueue>,
-    /// The tenant queues with ready keys, in the order in which they are served.
-    order: BTreeMap<Ticket, Arc<str>>,
+    ready: FairQueue<Key>,
     /// Where each ready key stands. So a key that is forgotten leaves without a look at the others.
     queued: BTreeMap<Key, (Arc<str>, Ticket)>,
-    last_ticket: Ticket,
     timers: BTreeSet<(Boot, Key)>,
     deadlines: BTreeMap<Key, Boot>,
-}
-
-/// A place in an order. A later one is larger.
-type Ticket = u64;
-
-/// The ready keys of a tenant queue; there is at least one.
-#[derive(Debug)]
-struct TenantQueue {
-    /// Its place in [`Queue::order`].
-    turn: Ticket,
-    keys: BTreeMap<Ticket, Key>,
 }
 
 impl Queue {
     /// Adds a key to its tenant queue, unless it is queued already. Drops the timer of the key, because the coming
     /// pass sets a new one.
-    pub fn push(&mut self, tenant: &Arc<str>, key: Key) {
+    pub fn push(&mut self, tenant_queue: &Arc<str>, key: Key) {
         self.cancel(&key);
-        if self.queued.contains_key(&key) {
-            return;
+        if !self.queued.contains_key(&key) {
+            let ticket = self.ready.push(tenant_queue, key.clone());
+            self.queued.insert(key, (tenant_queue.clone(), ticket));
         }
-        let ticket = self.ticket();
-        self.queued.insert(key.clone(), (tenant.clone(), ticket));
-        let tenant_queue = self.ready.entry(tenant.clone()).or_insert_with(|| {
-            self.order.insert(ticket, tenant.clone());
-            TenantQueue {
-                turn: ticket,
-                keys: BTreeMap::new(),
-            }
-        });
-        tenant_queue.keys.insert(ticket, key);
-    }
-
-    fn ticket(&mut self) -> Ticket {
-        self.last_ticket += 1;
-        self.last_ticket
     }
 
     /// Sets a timer for a key, unless the key is queued or has an earlier timer. So a later deadline never delays a
@@ -77,21 +50,8 @@ impl Queue {
     /// Removes a key and its timer.
     pub fn forget(&mut self, key: &Key) {
         self.cancel(key);
-        self.remove(key);
-    }
-
-    /// Removes a ready key, and its tenant queue if no other key of it is ready.
-    fn remove(&mut self, key: &Key) {
-        let Some((tenant, ticket)) = self.queued.remove(key) else {
-            return;
-        };
-        let Some(tenant_queue) = self.ready.get_mut(&tenant) else {
-            return;
-        };
-        tenant_queue.keys.remove(&ticket);
-        if tenant_queue.keys.is_empty() {
-            self.order.remove(&tenant_queue.turn);
-            self.ready.remove(&tenant);
+        if let Some((tenant_queue, ticket)) = self.queued.remove(key) {
+            self.ready.remove(&tenant_queue, ticket);
         }
     }
 
@@ -117,23 +77,22 @@ impl Queue {
         due
     }
 
-    /// Removes and returns the next key. Tenant queues take turns; one whose first key may not start now keeps its
-    /// keys and goes to the end.
-    pub fn pop(&mut self, mut may_start: impl FnMut(&Arc<str>, &Key) -> bool) -> Option<Key> {
-        for _ in 0..self.order.len() {
-            let (_, tenant) = self.order.pop_first()?;
-            let turn = self.ticket();
-            let tenant_queue = self.ready.get_mut(&tenant)?;
-            let key = tenant_queue.keys.first_key_value()?.1.clone();
-            let may_start = may_start(&tenant, &key);
-            tenant_queue.turn = turn;
-            self.order.insert(turn, tenant);
-            if may_start {
-                self.remove(&key);
-                return Some(key);
-            }
-        }
-        None
+    /// Removes the key that has its turn. Its tenant queue, which is returned, holds a place for its pass until
+    /// [`Self::passed`]. Whether a tenant queue with so many passes may start this one, `may_start` says.
+    pub fn pop(&mut self, may_start: impl Fn(u64, &Key) -> bool) -> Option<(Arc<str>, Key)> {
+        let (tenant_queue, _, key) = self.ready.next_of(|_, passes, key| may_start(passes, key))?;
+        self.queued.remove(&key);
+        Some((tenant_queue, key))
+    }
+
+    /// A pass of a tenant queue has ended, or never began.
+    pub fn passed(&mut self, tenant_queue: &Arc<str>) {
+        self.ready.end(tenant_queue, 0);
+    }
+
+    /// The passes of all tenant queues.
+    pub fn passes(&self) -> u64 {
+        self.ready.held()
     }
 
     /// Whether a key is queued.
@@ -154,6 +113,10 @@ mod tests {
         }
     }
 
+    fn next(queue: &mut Queue) -> Option<Key> {
+        queue.pop(|_, _| true).map(|(_, key)| key)
+    }
+
     #[test]
     fn later_deadline_does_not_delay_a_queued_key() {
         let mut queue = Queue::default();
@@ -163,8 +126,8 @@ mod tests {
         queue.push(&"t".into(), key("a"));
         queue.push_at(Boot(5), key("a"));
         assert_eq!(queue.next_timer(), None);
-        assert_eq!(queue.pop(|_, _| true), Some(key("a")));
-        assert_eq!(queue.pop(|_, _| true), None);
+        assert_eq!(next(&mut queue), Some(key("a")));
+        assert_eq!(next(&mut queue), None);
     }
 
     #[test]
@@ -172,66 +135,37 @@ mod tests {
         let mut queue = Queue::default();
         queue.push(&"t".into(), key("a"));
         queue.push(&"t".into(), key("a"));
-        assert!(queue.pop(|_, _| true).is_some());
-        assert!(queue.pop(|_, _| true).is_none());
+        assert!(next(&mut queue).is_some() && next(&mut queue).is_none());
     }
 
     #[test]
-    fn one_tenant_with_many_keys_does_not_hold_up_another() {
-        let mut queue = Queue::default();
-        for i in 0..100 {
-            queue.push(&"big".into(), key(&format!("big-{i}")));
+    fn a_tenant_with_as_many_passes_as_it_may_have_is_passed_over_until_one_ends() {
+        let (mut queue, full) = (Queue::default(), "full".into());
+        for name in ["a", "b"] {
+            queue.push(&full, key(name));
         }
-        queue.push(&"small".into(), key("small"));
-        let order: Vec<Key> = std::iter::from_fn(|| queue.pop(|_, _| true)).take(2).collect();
-        assert_eq!(order[1], key("small"));
-    }
-
-    #[test]
-    fn a_tenant_at_its_limit_is_passed_over() {
-        let mut queue = Queue::default();
-        queue.push(&"full".into(), key("a"));
-        queue.push(&"free".into(), key("b"));
-        assert_eq!(queue.pop(|tenant, _| &**tenant != "full"), Some(key("b")));
-        assert_eq!(queue.pop(|tenant, _| &**tenant != "full"), None);
-        assert_eq!(queue.pop(|_, _| true), Some(key("a")));
+        queue.push(&"free".into(), key("c"));
+        let pop = |queue: &mut Queue| queue.pop(|passes, _| passes < 1).map(|(_, key)| key);
+        let all = [pop(&mut queue), pop(&mut queue), pop(&mut queue)];
+        assert_eq!(all, [Some(key("c")), Some(key("a")), None]);
+        assert_eq!(queue.passes(), 2);
+        queue.passed(&full);
+        assert_eq!(pop(&mut queue), Some(key("b")));
     }
 
     #[test]
     fn a_key_that_leaves_is_nowhere_any_more_and_the_others_keep_their_order() {
         let mut queue = Queue::default();
-        let tenants = ["t", "u", "v"];
-        for n in 0..9 {
-            queue.push(&tenants[n % 3].into(), key(&n.to_string()));
-        }
-        // `u` has had its turn and goes to the end; then all keys of `v` are forgotten.
-        assert_eq!(queue.pop(|tenant, _| &**tenant == "u"), Some(key("1")));
-        for n in [2, 5, 8, 4] {
-            queue.forget(&key(&n.to_string()));
-        }
-        let standing = |queue: &Queue| {
-            let ready: usize = queue.ready.values().map(|tenant| tenant.keys.len()).sum();
-            (queue.queued.len(), ready, queue.ready.len(), queue.order.len())
-        };
-        assert_eq!(standing(&queue), (4, 4, 2, 2));
-        let rest: Vec<Key> = std::iter::from_fn(|| queue.pop(|_, _| true)).collect();
-        assert_eq!(rest, ["0", "7", "3", "6"].map(key));
-        assert_eq!(standing(&queue), (0, 0, 0, 0));
-    }
-
-    #[test]
-    fn a_forgotten_key_does_not_delay_the_keys_behind_it() {
-        let mut queue = Queue::default();
-        for (tenant, name) in [("t", "a"), ("t", "b"), ("u", "c")] {
-            queue.push(&tenant.into(), key(name));
+        for name in ["0", "1", "2", "3"] {
+            queue.push(&"t".into(), key(name));
         }
         queue.push_at(Boot(7), key("d"));
-        for name in ["a", "c", "d"] {
+        for name in ["1", "2", "d"] {
             queue.forget(&key(name));
             assert!(!queue.is_queued(&key(name)));
         }
-        assert_eq!((queue.next_timer(), queue.order.len()), (None, 1));
-        assert_eq!(queue.pop(|_, _| true), Some(key("b")));
-        assert_eq!(queue.pop(|_, _| true), None);
+        assert_eq!(queue.next_timer(), None);
+        let rest: Vec<Key> = std::iter::from_fn(|| next(&mut queue)).collect();
+        assert_eq!(rest, ["0", "3"].map(key));
     }
 }

@@ -62,7 +62,7 @@ pub struct Drafted {
     /// Whether the primary contains changes beyond the write that failed. That write may have been performed.
     pub(crate) is_news: bool,
     /// The cost at the threads, in fuel.
-    pub(crate) cost: u64,
+    pub cost: u64,
 }
 
 /// The entries that a publication removes from `status.pending`.

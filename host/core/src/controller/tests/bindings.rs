@@ -29,14 +29,6 @@ fn a_tenant_has_so_many_passes_under_way_and_no_more() {
     assert_eq!(harness.steps(), 3);
     let waiting = |harness: &Harness| harness.view("c").map(|view| view.waiting);
     assert_eq!(waiting(&harness), Some(WaitsFor::Call));
-    let id = harness.controller.passes.last;
-    let tenant_queue = "machines default".into();
-    harness
-        .controller
-        .shared
-        .journals
-        .hold(&tenant_queue, PassId(id), 0, true);
-    assert_eq!(waiting(&harness), Some(WaitsFor::Memory));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Tests of the causes of passes, of what a pass leaves to the next one, and of its reports.
 
 use super::*;
+use crate::reconcile::fixture::unstepped;
 use crate::reconcile::panicking;
+use crate::worker::StepReply;
 
 #[test]
 fn health_counts_what_passes_came_to() {
@@ -226,7 +228,7 @@ fn a_guard_that_is_taken_away_guards_nothing() {
     let mut harness = Harness::with(machines.collect());
     harness
         .controller
-        .set_guards(Guards::without(Guard::RoomsAreBounded));
+        .set_guards(Guards::without(Guard::CapacitiesAreBounded));
     while harness.steps() > 0 {
         harness.step(says("Started"));
     }
@@ -430,28 +432,50 @@ fn a_discarded_pass_waits_for_its_next_try_and_loses_no_change() {
     assert_eq!(harness.records.len(), 3);
 }
 
+/// A step whose output its pass may not hold yet.
+fn too_large() -> Reply {
+    Reply::Stepped(StepReply {
+        is_too_large: true,
+        ..unstepped()
+    })
+}
+
 #[test]
-fn a_pass_that_met_a_defect_waits_for_no_memory_any_more() {
-    let mut harness = Harness::with(vec![machine("a", 1, json!({})), machine("b", 1, json!({}))]);
-    let of = |name: &str| harness.controller.keys.states[&key_of(name)].running;
-    let a = of("a").expect("a pass");
-    let queue: Arc<str> = "machines default".into();
-    harness
-        .controller
-        .shared
-        .journals
-        .hold(&queue, a, 64 << 20, false);
-    harness.step_of("b", pending(vec![get(), list("a=b")]));
-    let_panic(&mut harness, "b");
-    harness.cloud_answers();
-    let (written, patch) = harness.patch();
-    harness.step_of("a", settled());
-    let defect = machine("b", 2, json!({"status": patch["status"]}));
-    harness.reply(written, Reply::Objects(Ok(vec![defect])));
-    let outcomes: Vec<String> = harness
-        .records
-        .iter()
-        .map(|record| format!("{:?}", record.outcome))
+fn so_many_passes_hold_much_at_a_time_and_a_place_is_kept_for_others() {
+    let mut machines: Vec<Object> = (0..9)
+        .map(|n| machine(&format!("m-{n}"), n + 1, json!({})))
         .collect();
-    assert!(outcomes[1].contains("a panic"), "{outcomes:?}");
+    machines.push(machine("other", 20, json!({"metadata": {"namespace": "other"}})));
+    let mut harness = Harness::with(machines);
+    while harness.steps() > 0 {
+        let (id, _) = harness.take("step", |call| matches!(call, Call::Step { .. }));
+        harness.reply(id, too_large());
+        if harness.steps() > 10 {
+            break;
+        }
+        let begun = harness.calls.iter().filter(|(_, call)| match call {
+            Call::Step { input, .. } => input.may_hold == u64::MAX,
+            _ => false,
+        });
+        if begun.count() == harness.steps() {
+            break;
+        }
+    }
+    let waits = |harness: &Harness| {
+        let waits = |view: &KeyView| view.waiting == WaitsFor::Capacity(Capacity::Large);
+        harness.controller.keys().filter(|(_, view)| waits(view)).count()
+    };
+    assert_eq!(
+        (harness.steps(), waits(&harness)),
+        (7, 3),
+        "six of one tenant and one of another"
+    );
+    harness.step_of("m-0", settled());
+    assert_eq!(
+        (harness.steps(), waits(&harness)),
+        (7, 2),
+        "whoever ends gives its place to the next"
+    );
+    harness.feed(Input::Cut);
+    assert_eq!(harness.controller.passes_in_flight(), 0);
 }

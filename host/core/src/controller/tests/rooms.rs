@@ -119,38 +119,3 @@ fn a_write_asks_for_the_lease_only_when_there_is_a_place_for_it() {
     harness.answer_leases();
     assert_eq!(harness.cloud_calls(), 1);
 }
-
-#[test]
-fn events_that_no_write_keeps_up_with_are_dropped_and_counted() {
-    let machines = (0..40).map(|n| machine(&format!("m-{n}"), n + 1, json!({})));
-    let mut harness = Harness::with(machines.collect());
-    let Step::Concluded { mut conclusion, .. } = says("Started") else {
-        panic!("a conclusion")
-    };
-    let said = conclusion.events.remove(0);
-    conclusion.events = (0..16)
-        .map(|n| Event {
-            reason: format!("Started{n}"),
-            ..said.clone()
-        })
-        .collect();
-    while harness.steps() > 0 {
-        harness.step(Step::Concluded {
-            verdict: None,
-            conclusion: conclusion.clone(),
-        });
-    }
-    let dropped = |harness: &Harness| harness.controller.health("machines").map(|h| h.events_dropped);
-    assert_eq!(
-        (harness.events(), dropped(&harness)),
-        (12, Some(40 * 16 - 12 - 256))
-    );
-    // Those that wait are written, one for each that ends.
-    let mut written = 0;
-    while harness.events() > 0 {
-        let (id, _) = harness.take("Event", |call| matches!(call, Call::Write(Write::Event { .. })));
-        harness.reply(id, Reply::Objects(Ok(Vec::new())));
-        written += 1;
-    }
-    assert_eq!(written, 12 + 256);
-}

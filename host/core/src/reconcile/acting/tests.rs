@@ -6,7 +6,7 @@ use crate::reconcile::fixture::{
     ms, operations, outcome, patches, pending, prepared, ready, stepped, stop, terms, versions,
 };
 use crate::reconcile::{Work, primary_scopes};
-use crate::shared::waiter::NotSent;
+use crate::shared::terms::NotSent;
 
 /// A phase that panics when it gets the answer of an act, because it has none.
 pub(crate) fn panicking() -> Phase {
@@ -349,6 +349,7 @@ fn cloning() -> (Fixture, Flow) {
 fn an_answer_may_have_as_many_bytes_as_the_binding_allows_and_no_more() {
     for (more, fits) in [(0, true), (1, false)] {
         let mut fixture = Fixture::new();
+        fixture.grow();
         let most = usize::try_from(fixture.frame.binding.spec.limits.answer).expect("some MiB") - 2;
         let (flow, _) = fixture.requests(vec![stop()]);
         let (_, commands) = fixture.go_on(flow, answer(Ok(json!("x".repeat(most + more)))));

@@ -11,6 +11,7 @@ use crate::reconcile::fixture::{
 };
 use crate::reconcile::{Dependency, Moved, Report};
 use crate::selection::Selection;
+use crate::shared::capacity::SMALL;
 use serde_json::{Value, json};
 
 /// The answers in the journal when the policy is called again.
@@ -398,21 +399,42 @@ fn a_tenant_that_has_as_many_watches_as_it_may_opens_no_more() {
 }
 
 #[test]
-fn a_pass_of_a_tenant_that_holds_too_much_waits_until_others_hold_less() {
+fn a_list_is_read_only_by_a_pass_that_may_hold_it() {
+    let grows = |commands: &[Command]| commands.iter().any(|command| matches!(command, Command::Grow));
+    let reads = |commands: &[Command]| {
+        let reads = |command: &&Command| {
+            matches!(
+                command,
+                Command::Call {
+                    call: Call::Read(_),
+                    ..
+                }
+            )
+        };
+        commands.iter().filter(reads).count()
+    };
     let mut fixture = Fixture::new();
-    listed(&mut fixture, vec![site("v")]);
-    let tenant_queue = fixture.frame.tenant_queue.clone();
-    for pass in [PassId(0), fixture.frame.id] {
-        fixture.journals.begin(&tenant_queue, pass);
-    }
-    fixture.journals.hold(&tenant_queue, PassId(0), 64 << 20, false);
-    let (flow, commands) = fixture.requests(vec![config_map(false)]);
-    let waits = |command: &Command| matches!(command, Command::Hold { waits: true, .. });
-    assert!(commands.iter().any(waits), "{commands:?}");
-    fixture.journals.end(&tenant_queue, PassId(0));
-    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Opened);
-    assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
-    assert!(!commands.iter().any(waits), "{commands:?}");
+    let latest = ask(Question::Objects(ListQuery {
+        namespace: Some("default".into()),
+        latest: true,
+        ..ListQuery::all(config_maps().kind)
+    }));
+    let (flow, commands) = fixture.requests(vec![latest]);
+    assert_eq!((grows(&commands), reads(&commands)), (false, 1));
+    let large = Object::new(site(&"x".repeat(SMALL as usize)));
+    let (flow, commands) = fixture.go_on(
+        flow,
+        PhaseEvent::Reply(0, Reply::Objects(Ok(vec![large.clone()]))),
+    );
+    assert_eq!((grows(&commands), reads(&commands)), (true, 0), "it is dropped");
+    fixture.grow();
+    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Grown);
+    assert_eq!((grows(&commands), reads(&commands)), (false, 1), "and read again");
+    let (flow, commands) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Objects(Ok(vec![large]))));
+    assert!(
+        !grows(&commands) && matches!(flow, Flow::Wait(Phase::Stepping(_))),
+        "{flow:?}"
+    );
 }
 
 #[test]
@@ -479,7 +501,7 @@ fn an_event_that_no_question_waits_for_is_a_defect() {
         (PhaseEvent::Listed(3), false),
         (PhaseEvent::Cut(0), false),
         (PhaseEvent::Cut(3), false),
-        (PhaseEvent::Opened, false),
+        (PhaseEvent::Grown, false),
     ] {
         let mut fixture = Fixture::new();
         let lock = ask(Question::Lock("one".into()));
@@ -494,9 +516,9 @@ fn an_event_that_no_question_waits_for_is_a_defect() {
 fn an_event_that_fits_no_row_is_a_defect() {
     let mut fixture = Fixture::new();
     let (flow, _) = fixture.requests(vec![get()]);
-    let (flow, _) = fixture.go_on(flow, PhaseEvent::Opened);
+    let (flow, _) = fixture.go_on(flow, PhaseEvent::Grown);
     assert!(
-        matches!(&flow, Flow::Bug(what) if what.starts_with("Asking got Opened")),
+        matches!(&flow, Flow::Bug(what) if what.starts_with("Asking got Grown")),
         "{flow:?}"
     );
 }

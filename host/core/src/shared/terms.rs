@@ -1,40 +1,13 @@
-//! A call before it is sent: who gets its reply, and the terms on which it may begin.
-
-use std::time::Duration;
+//! Who gets the reply of a call, and the terms on which it may begin.
 
 use crate::binding::PolicyId;
-use crate::call::{Call, Scope};
+use crate::call::Scope;
 use crate::contract::{ObjectRef, RetryRequest};
 use crate::key::{Key, ObjectKey, PassId};
 use crate::object::{Object, ResourceVersion};
 use crate::time::Boot;
 
 use super::cache::Cache;
-
-/// A call that waits for a place in a room.
-#[derive(Debug)]
-pub(crate) struct Waiter {
-    pub(crate) target: Target,
-    pub(crate) call: Box<Call>,
-    pub(crate) longest: Duration,
-    /// The terms of a call that changes something.
-    pub(crate) terms: Option<Terms>,
-}
-
-impl Waiter {
-    /// The pass that waits; `None` for Events, for reads of stale primaries, and for questions to a changed retry
-    /// policy.
-    pub(crate) fn pass(&self) -> Option<PassId> {
-        match self.target {
-            Target::Pass(pass, _) => Some(pass),
-            _ => None,
-        }
-    }
-
-    pub(super) fn is_event(&self) -> bool {
-        self.target == Target::Nobody
-    }
-}
 
 /// The receiver of a reply.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,8 +18,6 @@ pub(crate) enum Target {
     Reschedule(Box<Question>),
     /// A key whose primary is read before its next pass.
     Refresh(Box<Refresh>),
-    /// No receiver: the call writes an Event, and a lost Event is accepted.
-    Nobody,
     Lease {
         wrote: bool,
     },
