@@ -64,9 +64,8 @@ const WAITING: &str = "waiting.json";
 const EXCHANGES: &str = "exchanges";
 /// The most bytes of the passes that a ring keeps, as they lie on the disk.
 const RING: u64 = 64 << 20;
-/// The most bytes that a binding may allow for the journal of a role in a pass, and for what a step returns: as much as the
-/// journals of a whole tenant queue. `segments::UNPACKED` follows from it, so a larger limit would make passes that
-/// nobody can read again.
+/// The most bytes that a binding may allow for the journal of a role in a pass, and for what a step returns.
+/// `segments::UNPACKED` follows from it, so a larger limit would make passes that nobody can read again.
 pub(crate) const RECORDED: u64 = 32 << 20;
 
 /// Writes a recording. A pass that cannot be written is lost, and the next pass is tried again. If somebody

@@ -150,6 +150,9 @@ impl Explain {
             };
             line(&format!("    retry   {name} → {said}"));
         }
+        if record.shortened {
+            line("    lacks   long texts: more was said than could be recorded");
+        }
         line(&format!("    then    {}", then(record)));
     }
 

@@ -1,9 +1,11 @@
 //! One simulated host process: a controller of core, its clocks, and what the engine would hold for it.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use polity_core::call::{Call, CallId, Scope, Write};
 use polity_core::controller::{Capacities, Controller, Guards, Input};
+use polity_core::key::PassId;
 use polity_core::time::{Boot, Now, Unix};
 
 /// A host process and its successors at the same place.
@@ -26,6 +28,8 @@ pub struct Host {
     pub watches: BTreeMap<Scope, Watch>,
     /// Calls that were neither cancelled nor answered, and whether each writes an object.
     pub calls: BTreeMap<CallId, Sort>,
+    /// The passes that may hold texts of any size, with their tenant queues.
+    pub large: BTreeMap<PassId, Arc<str>>,
     /// When the next tick is scheduled; world time.
     pub tick_at: u64,
 }
@@ -42,7 +46,13 @@ pub struct Watch {
 }
 
 /// So small that passes wait for one another.
-pub const CAPACITIES: Capacities = Capacities { reads: 3, writes: 3 };
+pub const CAPACITIES: Capacities = Capacities {
+    reads: 3,
+    writes: 3,
+    small: 2_000,
+};
+/// The large passes of a host, and those of one tenant queue.
+const LARGE: (usize, usize) = (8, 6);
 
 /// Which sort of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +94,10 @@ impl Host {
     /// Whether more calls of the host are under way than there are places.
     pub fn overfills(&self) -> bool {
         let count = |sorts: &[Sort]| self.calls.values().filter(|sort| sorts.contains(sort)).count();
-        count(&[Sort::Read]) > CAPACITIES.reads as usize
+        let of_queue = |queue: &Arc<str>| self.large.values().filter(|other| *other == queue).count();
+        let large = self.large.len() > LARGE.0 || self.large.values().any(|queue| of_queue(queue) > LARGE.1);
+        large
+            || count(&[Sort::Read]) > CAPACITIES.reads as usize
             || count(&[Sort::Write, Sort::Act, Sort::Token]) > CAPACITIES.writes as usize
     }
 
@@ -100,6 +113,7 @@ impl Host {
             inbox: VecDeque::new(),
             watches: BTreeMap::new(),
             calls: BTreeMap::new(),
+            large: BTreeMap::new(),
             tick_at: u64::MAX,
         }
     }
@@ -122,6 +136,7 @@ impl Host {
         self.inbox.clear();
         self.watches.clear();
         self.calls.clear();
+        self.large.clear();
     }
 
     /// What its clocks show.

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use polity_core::binding::Binding;
-use polity_core::call::{CallId, Reply, Scope, WatchEvent};
+use polity_core::call::{Call, CallId, Reply, Scope, WatchEvent};
 use polity_core::contract::Code;
 use polity_core::controller::{Guards, Input, Output};
 use polity_core::record::PassRecord;
@@ -456,8 +456,20 @@ impl<'a> World<'a> {
     fn output(&mut self, host: usize, identity: &str, output: Output) -> Verdict {
         match output {
             Output::Call {
-                id, call, begin_by, ..
-            } => self.call(host, identity, (id, begin_by), call),
+                id,
+                call,
+                tenant_queue,
+                pass,
+                begin_by,
+            } => {
+                if let (Call::Step { input, .. }, Some(pass), Some(queue)) = (&call, pass, tenant_queue)
+                    && input.may_hold == u64::MAX
+                {
+                    self.hosts[host].large.insert(pass, queue);
+                    self.oracle.grows();
+                }
+                self.call(host, identity, (id, begin_by), call)
+            }
             Output::Cancel(id) => {
                 self.hosts[host].calls.remove(&id);
                 Ok(())
@@ -475,7 +487,10 @@ impl<'a> World<'a> {
             }
             // Nothing depends on an Event.
             Output::Event(_) => Ok(()),
-            Output::Recorded(record) => self.recorded(host, identity, &record),
+            Output::Recorded(record) => {
+                self.hosts[host].large.remove(&record.pass);
+                self.recorded(host, identity, &record)
+            }
             Output::Forgotten(key) => {
                 self.oracle.forgets(identity, &key);
                 Ok(())

@@ -5,7 +5,7 @@ use super::Controller;
 use super::keys::{KeyState, Waiting};
 use crate::binding::Binding;
 use crate::call::{Call, Reply};
-use crate::contract::{RetryRequest, Role};
+use crate::contract::{Cause, RetryRequest, Role};
 use crate::key::Key;
 use crate::reconcile::delay_of;
 use crate::retry::{Delay, default_wait};
@@ -92,25 +92,29 @@ impl Controller {
         }
     }
 
-    /// Replaces the wait of a key. A key that any change may enqueue from now on may have ignored one during the old
-    /// wait, so its used answers are checked at once.
+    /// Replaces the wait of a key. One that waits for its part of the time in which a changed binding enqueues its keys waits no
+    /// longer than for that. One that any change may enqueue from now on may have ignored one during the old wait, so its used
+    /// answers are checked at once.
     fn wait_instead(&mut self, key: &Key, since: Boot, delay: Delay) {
         if self.keys.queue.is_queued(key) {
             return;
         }
-        self.keys.queue.cancel(key);
-        self.keys.queue.push_at(since + delay.longest(), key.clone());
         let waiting = Waiting::during(delay);
         if let Some(state) = self.keys.states.get_mut(key) {
             state.waiting = waiting;
+            if state.causes.is_empty() {
+                self.keys.queue.cancel(key);
+            }
         }
+        self.keys.queue.push_at(since + delay.longest(), key.clone());
         if waiting == Waiting::ForAnyChange && self.dependency_changed(key) {
             self.enqueue_by_dependency(key);
         }
     }
 }
 
-/// Whether a key only waits. A key with a cause is about to start a pass, and that pass sets a new wait.
+/// Whether a key only waits. A key with another cause than a changed binding is about to start a pass, and that pass sets a new
+/// wait.
 fn waits(state: &KeyState) -> bool {
-    state.running.is_none() && state.causes.is_empty()
+    state.running.is_none() && state.causes.iter().all(|cause| *cause == Cause::Binding)
 }

@@ -15,7 +15,6 @@ use crate::fault::{Fault, FaultKind};
 use crate::object::Object;
 use crate::record::RoleRecord;
 use crate::render::Render;
-use crate::shared::capacity::SMALL;
 use crate::shared::guards::Guard;
 use crate::worker::{Answered, Item, entry, size_of};
 
@@ -281,7 +280,7 @@ impl Context<'_> {
     pub(super) fn may_hold(&self, run: &RoleRun) -> u64 {
         match self.is_large() {
             true => u64::MAX,
-            false => SMALL.saturating_sub(self.held_with(run)),
+            false => self.view.capacities.small.saturating_sub(self.held_with(run)),
         }
     }
 

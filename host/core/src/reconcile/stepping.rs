@@ -337,7 +337,6 @@ mod tests {
         Fixture, concluded, conclusion, config_map, failure, get, journal, machine, outcome, patches,
         pending, stepped, stop,
     };
-    use crate::shared::capacity::SMALL;
     use serde_json::json;
 
     fn fault(commands: &[Command]) -> Option<FaultKind> {
@@ -391,6 +390,9 @@ mod tests {
             assert_eq!(fault(&commands), expected, "{count}");
         }
     }
+
+    /// The bytes of texts that any pass may hold.
+    const SMALL: u64 = 1 << 20;
 
     #[test]
     fn a_pass_that_would_hold_much_waits_until_it_may_and_its_step_is_done_again() {

@@ -6,11 +6,9 @@ use crate::binding::Binding;
 use crate::call::Call;
 use crate::fair::Places;
 
-/// The passes that may hold more than [`SMALL`] of texts: a quarter of them is kept for other tenant queues. One holds at most
-/// its journal, its requests and what its policy concludes, some 32 MiB; so all passes hold at most eight times that.
+/// The passes that may hold texts of any size: a quarter of them is kept for other tenant queues. One holds at most its journal,
+/// its requests and what its policy concludes, some 32 MiB; so all passes hold at most eight times that.
 const LARGE: u64 = 8;
-/// The bytes of texts that any pass may hold.
-pub(crate) const SMALL: u64 = 1 << 20;
 
 /// What is shared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +43,8 @@ pub struct Capacities {
     pub reads: u32,
     /// The largest number of writes in flight at the API server.
     pub writes: u32,
+    /// The bytes of texts that any pass may hold. One that holds more is large.
+    pub small: u64,
 }
 
 impl Default for Capacities {
@@ -53,6 +53,7 @@ impl Default for Capacities {
         Capacities {
             reads: 16,
             writes: 16,
+            small: 1 << 20,
         }
     }
 }

@@ -287,10 +287,11 @@ impl Starting<'_> {
             cluster: base.cluster.clone(),
             clouds: clouds.clone(),
             policies: base.policies.clone(),
-            // A clock that jumps must know of all work, so policies run on the event loop's own thread.
+            // A clock that jumps must know of all work, so policies run on the event loop's own thread. Otherwise one more than
+            // there are processors: so a tenant queue has as many as those, and one is kept for others.
             threads: match self.speed {
                 Speed::Max => 0,
-                Speed::Times(_) => std::thread::available_parallelism().map_or(1, |n| n.get()),
+                Speed::Times(_) => std::thread::available_parallelism().map_or(1, |n| n.get()) + 1,
             },
             observer,
             local: None,

@@ -13,6 +13,11 @@ impl Oracle {
         })
     }
 
+    /// A pass may hold texts of any size.
+    pub fn grows(&mut self) {
+        self.reached.insert("a pass became large");
+    }
+
     /// A write reaches the API server.
     pub fn tries(&self, host: &str, write: &Write, what: impl FnOnce() -> String) -> Verdict {
         let met = precondition(host, write).is_some_and(|met| self.conflicts.contains(&met));

@@ -79,6 +79,29 @@ fn a_key_whose_turn_is_coming_anyway_is_no_business_of_a_changed_retry_policy() 
 }
 
 #[test]
+fn a_key_that_waits_for_its_part_of_a_changed_binding_waits_no_longer_than_a_changed_retry_policy_says() {
+    for (says, wait) in [(4_500, Some(500)), (60_000, Some(6_000))] {
+        let mut harness = waiting();
+        let mut binding = retrying();
+        for (role, asked) in [(Role::Lifecycle, false), (Role::Retry, true)] {
+            let policy = binding.policies.get_mut(&role).expect("a policy");
+            policy.id = PolicyId("another".into());
+            harness.feed(Input::Bound(Box::new(binding.clone())));
+            assert!(
+                harness.wait("m").is_some_and(|wait| wait > 500),
+                "its part is later"
+            );
+            let is_asked = |(_, call): &(CallId, Call)| matches!(call, Call::Decide { .. });
+            assert_eq!(harness.calls.iter().any(is_asked), asked);
+        }
+        let (id, ..) = harness.asked();
+        let before = harness.wait("m");
+        harness.decides(id, Wait::After(says));
+        assert_eq!(harness.wait("m"), wait.min(before), "{says}");
+    }
+}
+
+#[test]
 fn a_retry_after_a_time_is_not_ended_early_by_what_the_pass_used() {
     for (wait, steps) in [(Wait::After(50_000), 0), (Wait::OnChange(None), 1)] {
         let binding = fixture_binding(&[Role::Lifecycle, Role::Retry]);

@@ -11,7 +11,6 @@ use crate::reconcile::fixture::{
 };
 use crate::reconcile::{Dependency, Moved, Report};
 use crate::selection::Selection;
-use crate::shared::capacity::SMALL;
 use serde_json::{Value, json};
 
 /// The answers in the journal when the policy is called again.
@@ -421,7 +420,7 @@ fn a_list_is_read_only_by_a_pass_that_may_hold_it() {
     }));
     let (flow, commands) = fixture.requests(vec![latest]);
     assert_eq!((grows(&commands), reads(&commands)), (false, 1));
-    let large = Object::new(site(&"x".repeat(SMALL as usize)));
+    let large = Object::new(site(&"x".repeat(1 << 20)));
     let (flow, commands) = fixture.go_on(
         flow,
         PhaseEvent::Reply(0, Reply::Objects(Ok(vec![large.clone()]))),
