@@ -200,12 +200,12 @@ fn serve(greed: &str) {
     }
 }
 
-/// A server in a process of its own, and its address. Elsewhere it has its own processors, so here it gives way to all others.
+/// A server in a process of its own, and its address. Elsewhere it has its own processors, so here it has what all others leave.
 fn server(greed: &str) -> (Child, String) {
     let program = std::env::current_exe().expect("this one");
-    let mut command = Command::new("nice");
+    let mut command = Command::new("chrt");
     let mut child = command
-        .args(["-n", "19"])
+        .args(["--idle", "0"])
         .arg(program)
         .args([SERVE, greed])
         .stdout(Stdio::piped())

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use polity_core::contract::{Answer, Failure};
 use serde_json::Value;
 
-use crate::digest::{Prefixes, power};
+use crate::digest::{Prefixes, digest, power};
 
 /// The mark in place of a value.
 pub const REDACTED: &str = "[redacted]";
@@ -195,18 +195,16 @@ impl Spellings {
         let Some(first) = spelling.first_chunk() else {
             return;
         };
-        let prefixes = Prefixes::of(spelling);
         let length = spelling.len();
-        let all = power(length);
-        self.digests.insert(prefixes.digest(0, length, all));
+        self.digests.insert(digest(spelling));
         let bits = self.first.entry(*first).or_default();
         if length < HEAD {
             *bits |= 1 << length;
             return;
         }
         *bits |= IS_LONG;
-        let head = prefixes.digest(0, HEAD, power(HEAD));
-        self.long.entry(head).or_default().add(length, all);
+        let lengths = self.long.entry(digest(&spelling[..HEAD])).or_default();
+        lengths.add(length, power(length));
     }
 
     /// Adds the spellings of at least so many bytes that others know.
