@@ -147,6 +147,7 @@ impl RoleRun {
     pub(super) fn rendered(&mut self, answers: Vec<Option<Answered>>, work: &mut Work) {
         let mut answers = answers.into_iter();
         let mut journal = Vec::with_capacity(self.journal.len());
+        let unasked = self.prefetched.unwrap_or(0);
         for (index, item) in std::mem::take(&mut self.journal).into_iter().enumerate() {
             let Item::Named(ask, render) = item else {
                 journal.push(item);
@@ -167,7 +168,7 @@ impl RoleRun {
                 Some(None) => {
                     work.dependencies.remove(&asked);
                     self.request_bytes -= Request::Ask(ask).bytes();
-                    self.prefetched = self.prefetched.map(|count| count - usize::from(index < count));
+                    self.prefetched = self.prefetched.map(|count| count - usize::from(index < unasked));
                 }
             }
         }
@@ -292,9 +293,13 @@ impl Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::Code;
+    use crate::binding::KindGrant;
+    use crate::contract::{Code, ListQuery};
     use crate::reconcile::Entry;
-    use crate::reconcile::fixture::{entry, get};
+    use crate::reconcile::fixture::{config_maps, entry, get};
+    use crate::render::Render;
+    use crate::selection::Selection;
+    use serde_json::json;
 
     #[test]
     fn a_failure_counts_its_message_and_its_detail_in_the_journal() {
@@ -318,6 +323,31 @@ mod tests {
         run.prefetched = Some(1);
         assert_eq!(run.forget_unasked().len(), 1);
         assert_eq!(run.bytes(), asked);
+    }
+
+    #[test]
+    fn prefetched_answers_that_do_not_fit_are_not_among_those_that_are_forgotten() {
+        let named = |run: &mut RoleRun| {
+            let question = Question::Objects(ListQuery::all(config_maps().kind));
+            let selection = (question.clone(), Selection::default());
+            let grant = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespaces": ["*"]});
+            let grant: KindGrant = serde_json::from_value(grant).expect("a grant");
+            let render = Render::new(Vec::new(), None, grant.into(), selection);
+            run.name(Ask { round: 0, question }, render.into());
+        };
+        let fits = || {
+            let answer = Ok("[]".into());
+            Some(Answered { answer, count: 0 })
+        };
+        for left_out in 0..=3 {
+            let mut run = RoleRun::new(Role::Lifecycle);
+            (0..4).for_each(|_| named(&mut run));
+            run.prefetched = Some(3);
+            let answers = (0..4).map(|index| (index >= left_out).then(fits).flatten());
+            run.rendered(answers.collect(), &mut Work::default());
+            assert_eq!(run.forget_unasked().len(), 3 - left_out);
+            assert_eq!(run.journal.len(), 1);
+        }
     }
 
     #[test]
