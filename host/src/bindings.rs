@@ -18,6 +18,7 @@ use polity_core::object::Object;
 use polity_core::time::{Boot, Now, millis};
 use polity_sandbox::Policy;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -26,6 +27,7 @@ use crate::clouds::Clouds;
 use crate::configuration::configuration;
 use crate::connections::StampInUse;
 use crate::crds;
+use crate::display::hex;
 use crate::policies::{Policies, Stamp};
 use crate::recording::RECORDED;
 use crate::selection::Selection;
@@ -595,6 +597,7 @@ pub(crate) fn load(policies: &Policies, clouds: &Clouds, object: &Object) -> Res
     let connection = connection.and_then(|(cloud, connections)| connections.stamp(&cloud.name));
     let binding = Binding {
         name: object.name().to_owned(),
+        digest: hex(&Sha256::digest(serde_json::to_vec(&spec)?)).into(),
         created: created(object),
         grants: Grants::compile(&spec.grants).into(),
         spec,

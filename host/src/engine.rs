@@ -386,6 +386,7 @@ impl Engine {
                     self.workers.policy(policy.clone());
                     self.observer.policy_loaded(policy.id(), policy, bytes);
                 }
+                self.observer.bound(&ready.binding);
                 self.step(Input::Bound(Box::new(ready.binding)));
                 self.forget_policies();
             }

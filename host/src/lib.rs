@@ -27,6 +27,7 @@ pub mod engine;
 mod events;
 pub mod host;
 pub mod install;
+mod judge;
 mod live;
 pub mod manifests;
 pub mod observer;

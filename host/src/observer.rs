@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_core::binding::PolicyId;
+use polity_core::binding::{Binding, PolicyId};
 use polity_core::contract::{Code, Role};
 use polity_core::key::{Key, PassId};
 use polity_core::record::PassRecord;
@@ -47,6 +47,8 @@ pub trait Observer: Send {
     fn called(&mut self, _: &Called) {}
     /// An object is gone, or no binding governs it any more.
     fn forgotten(&mut self, _: &Key) {}
+    /// A binding was loaded, and its policies will be called.
+    fn bound(&mut self, _: &Binding) {}
     /// A policy was loaded and will be called.
     fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]);
     /// A policy is no longer used.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 
-use polity_core::binding::PolicyId;
+use polity_core::binding::{Binding, PolicyId};
 use polity_core::contract::Manifest;
 use polity_core::key::Key;
 use polity_core::record::PassRecord;
@@ -167,6 +167,12 @@ impl Observer for Progress {
     fn forgotten(&mut self, key: &Key) {
         self.overview.forgotten(key);
         self.last.remove(key);
+    }
+
+    fn bound(&mut self, binding: &Binding) {
+        if let Some(recording) = &self.recording {
+            recording.binding(binding);
+        }
     }
 
     fn policy_loaded(&mut self, id: &PolicyId, policy: &polity_sandbox::Policy, bytes: &[u8]) {

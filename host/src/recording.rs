@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/policies/<sha256>.json    the manifest
 //! DIR/policies/<sha256>.wasm    the policy's bytes
+//! DIR/bindings/<sha256>.json    the spec of a binding, as it is written
 //! DIR/passes/<number>.jsonl     a segment: a header line, then passes in the order in which they ended
 //! DIR/passes/<number>.jsonl.gz  a segment that is full, compressed
 //! DIR/exchanges/                what drivers exchanged with clouds, in segments too; always a ring
@@ -18,13 +19,14 @@ mod segments;
 mod thread;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use polity_core::binding::BindingSpec;
 use polity_core::contract::Manifest;
 use polity_core::contract::wit::PACKAGE;
 use polity_core::record::PassRecord;
@@ -57,7 +59,7 @@ struct Header {
 const FORMAT: u32 = 2;
 
 /// The folders inside a recording's folder.
-const FOLDERS: [&str; 3] = ["policies", "passes", EXCHANGES];
+const FOLDERS: [&str; 4] = ["policies", "bindings", "passes", EXCHANGES];
 /// The file that tells what objects wait for.
 const WAITING: &str = "waiting.json";
 /// The folder of what drivers exchanged.
@@ -76,6 +78,8 @@ pub struct Recorder {
     header: String,
     /// The policies that take part, by digest. They are written again if the folder is created again.
     policies: BTreeMap<String, Kept>,
+    /// The specs of the bindings as they are now, each with its digest, by name.
+    bindings: BTreeMap<String, (String, Vec<u8>)>,
     open: Open,
     _temporary: Option<Temporary>,
 }
@@ -103,6 +107,7 @@ impl Recorder {
             keep_all,
             header,
             policies: BTreeMap::new(),
+            bindings: BTreeMap::new(),
             _temporary: None,
         })
     }
@@ -138,6 +143,14 @@ impl Recorder {
         written
     }
 
+    /// Records what a binding says, for replay.
+    pub fn binding(&mut self, name: String, digest: String, spec: &BindingSpec) -> Result<()> {
+        let spec = serde_json::to_vec(spec)?;
+        let written = self.open.binding(&digest, &spec);
+        self.bindings.insert(name, (digest, spec));
+        written
+    }
+
     /// Forgets a policy that takes no further part. Its files stay, but they are not written again if the
     /// folder is created again.
     pub fn policy_forgotten(&mut self, digest: &str) {
@@ -156,6 +169,9 @@ impl Recorder {
         for (digest, kept) in &self.policies {
             self.open.policy(digest, kept)?;
         }
+        for (digest, spec) in self.bindings.values() {
+            self.open.binding(digest, spec)?;
+        }
         self.open.segments.append(&line)
     }
 }
@@ -163,6 +179,7 @@ impl Recorder {
 /// A recording's folder, opened to be written.
 struct Open {
     policies: Dir,
+    bindings: Dir,
     segments: Segments,
 }
 
@@ -172,6 +189,7 @@ impl Open {
         let subfolder = |name: &str| subfolder(path, &dir, name);
         Ok(Open {
             policies: subfolder("policies")?,
+            bindings: subfolder("bindings")?,
             segments: Segments::new(subfolder("passes")?, header, (!keep_all).then_some(RING))?,
         })
     }
@@ -181,6 +199,14 @@ impl Open {
         if !self.policies.exists(&code) {
             private::replace(&self.policies, &text, &kept.manifest)?;
             private::replace(&self.policies, &code, &kept.code)?;
+        }
+        Ok(())
+    }
+
+    fn binding(&self, digest: &str, spec: &[u8]) -> Result<()> {
+        let name = format!("{digest}.json");
+        if !self.bindings.exists(&name) {
+            private::replace(&self.bindings, &name, spec)?;
         }
         Ok(())
     }
@@ -245,6 +271,13 @@ impl Recording {
         lines(&folder, newest_session(&folder)?, see)
     }
 
+    /// The passes as lines, which others read: of all sessions or of the newest alone. Returns how many segments are damaged.
+    pub fn lines(&self, all: bool, see: impl FnMut(Line)) -> Result<u64> {
+        let folder = self.folder()?;
+        let session = if all { None } else { newest_session(&folder)? };
+        raw_lines(&folder, session, see)
+    }
+
     fn folder(&self) -> Result<Dir> {
         let passes = self.dir.open_dir("passes");
         passes.context("this folder is not a recording: it has no folder `passes`")
@@ -265,6 +298,31 @@ impl Recording {
             Ok(exchanges) => lines(&exchanges, None, see),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
             Err(e) => Err(e).with_context(|| format!("cannot open {EXCHANGES}")),
+        }
+    }
+
+    /// The bytes of a policy that took part; `None` if they are not there.
+    pub fn code(&self, digest: &str) -> Result<Option<Vec<u8>>> {
+        self.file(&format!("policies/{digest}.wasm"))
+    }
+
+    /// What the binding of this digest said; `None` if it was not recorded, as in recordings of older versions.
+    pub fn binding(&self, digest: &str) -> Result<Option<BindingSpec>> {
+        let name = format!("bindings/{digest}.json");
+        let Some(text) = self.file(&name)? else {
+            return Ok(None);
+        };
+        let spec = serde_json::from_slice(&text).with_context(|| format!("{name} is damaged"))?;
+        Ok(Some(spec))
+    }
+
+    fn file(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::new();
+        let read = private::open_of_others(&self.dir, name).and_then(|mut file| file.read_to_end(&mut bytes));
+        match read {
+            Ok(_) => Ok(Some(bytes)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e).with_context(|| format!("cannot read {name}")),
         }
     }
 
@@ -332,8 +390,43 @@ fn next_session(path: &Path) -> u64 {
     sessions().unwrap_or_default().saturating_add(1)
 }
 
-/// Hands every line of the segments in a folder to `see`, or only those of one session.
+/// Hands every line of the segments in a folder to `see`, or only those of one session. Returns how many cannot be read. A last
+/// line that a crash cut short does not count.
 fn lines<T: DeserializeOwned>(folder: &Dir, session: Option<u64>, mut see: impl FnMut(T)) -> Result<u64> {
+    let mut unread = 0;
+    let damaged = raw_lines(folder, session, |line| match line.read() {
+        Ok(Some(record)) => see(record),
+        Ok(None) => {}
+        Err(e) => {
+            unread += 1;
+            tracing::debug!("{e}");
+        }
+    })?;
+    Ok(damaged + unread)
+}
+
+/// A line of a segment.
+pub struct Line {
+    bytes: Vec<u8>,
+    /// Whether another one follows in the segment.
+    is_followed: bool,
+}
+
+impl Line {
+    /// What the line holds; `None` if it is the last one of its segment, and a crash cut it short.
+    ///
+    /// # Errors
+    /// If it is damaged.
+    pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<Option<T>> {
+        match serde_json::from_slice(&self.bytes) {
+            Err(_) if !self.is_followed => Ok(None),
+            read => read.map(Some),
+        }
+    }
+}
+
+/// The lines themselves. Returns how many segments are damaged.
+fn raw_lines(folder: &Dir, session: Option<u64>, mut see: impl FnMut(Line)) -> Result<u64> {
     let mut damaged = 0;
     for number in segments::numbers(folder)? {
         let Some((name, segment)) = segments::open(folder, number)? else {
@@ -347,11 +440,8 @@ fn lines<T: DeserializeOwned>(folder: &Dir, session: Option<u64>, mut see: impl 
                 continue;
             }
         }
-        // Whether the last line could not be read. It counts as damaged only once another line follows
-        // it.
-        let mut torn = false;
+        let mut last: Option<Vec<u8>> = None;
         for line in lines {
-            damaged += u64::from(torn);
             let line = match line {
                 Ok(line) => line,
                 // Nothing more comes out of a compressed segment that is damaged.
@@ -369,16 +459,14 @@ fn lines<T: DeserializeOwned>(folder: &Dir, session: Option<u64>, mut see: impl 
                 }
                 Err(e) => return Err(e).with_context(|| format!("cannot read {name}")),
             };
-            match serde_json::from_slice(&line) {
-                Ok(record) => {
-                    torn = false;
-                    see(record);
-                }
-                Err(e) => {
-                    torn = true;
-                    tracing::debug!("{name}: {e}");
-                }
+            if let Some(bytes) = last.replace(line) {
+                let is_followed = true;
+                see(Line { bytes, is_followed });
             }
+        }
+        if let Some(bytes) = last {
+            let is_followed = false;
+            see(Line { bytes, is_followed });
         }
     }
     Ok(damaged)

@@ -253,6 +253,8 @@ pub struct LoadedPolicy {
 pub struct Binding {
     /// `metadata.name` of the PolicyBinding.
     pub name: String,
+    /// The sha256 of the spec as JSON, in hexadecimal. Recordings name the spec by it.
+    pub digest: Json,
     /// The position in the order of creation. If several bindings match an object, the oldest governs it.
     pub created: u64,
     /// The spec of the PolicyBinding.

@@ -23,6 +23,9 @@ pub struct PassRecord {
     pub key: Key,
     /// The object's kind.
     pub kind: Kind,
+    /// The digest of the binding's spec; empty in recordings of older versions.
+    #[serde(default = "no_text", skip_serializing_if = "is_no_text")]
+    pub binding: Json,
     /// The uid of the object; empty if the object was absent.
     pub uid: String,
     /// When it started.
@@ -58,6 +61,14 @@ pub struct PassRecord {
     pub shortened: bool,
 }
 
+fn no_text() -> Json {
+    "".into()
+}
+
+fn is_no_text(text: &Json) -> bool {
+    text.is_empty()
+}
+
 /// The recording of one role in a pass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -76,6 +87,9 @@ pub struct RoleRecord {
     pub fuel: u64,
     /// The requests of the policy, with their answers.
     pub journal: Vec<Entry>,
+    /// How many entries of the journal each step had; empty in recordings of older versions. What a step returned follows them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub had: Vec<u32>,
     /// The verdict of an identity policy.
     pub verdict: Option<Verdict>,
     /// The conclusion, if the role concluded.

@@ -29,13 +29,13 @@ pub(crate) use conditions::RECONCILED;
 pub use draft::{Draft, Drafted};
 pub(crate) use draft::{Drops, Entries, Stage, Written};
 
-/// An entry of a journal that is being made.
+/// An entry of a journal that is being made. A copy costs nothing: a pass with a long journal is handed to workers many times.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     /// A request and its answer.
-    Known(Entry),
+    Known(Arc<Entry>),
     /// A question about objects, whose answer the next step renders.
-    Named(Ask, Arc<Render>),
+    Named(Arc<Ask>, Arc<Render>),
 }
 
 /// The input of a step.
@@ -86,19 +86,18 @@ impl Item {
     /// The request.
     pub(crate) fn ask(&self) -> Option<&Ask> {
         match self {
-            Item::Known(Entry {
-                request: Request::Ask(ask),
-                ..
-            })
-            | Item::Named(ask, _) => Some(ask),
-            Item::Known(_) => None,
+            Item::Known(entry) => match &entry.request {
+                Request::Ask(ask) => Some(ask),
+                Request::Act(_) => None,
+            },
+            Item::Named(ask, _) => Some(ask),
         }
     }
 
     /// The entry, if its answer is known.
     pub(crate) fn known(self) -> Option<Entry> {
         match self {
-            Item::Known(entry) => Some(entry),
+            Item::Known(entry) => Some(Arc::unwrap_or_clone(entry)),
             Item::Named(..) => None,
         }
     }
@@ -124,14 +123,10 @@ impl StepInput {
         };
         let mut may_hold = self.may_hold;
         let mut bytes = self.journal.iter().map(Item::bytes).fold(0, u64::saturating_add);
-        let mut journal = Vec::with_capacity(self.journal.len());
+        let mut rendered = Vec::new();
         for (index, item) in self.journal.iter().enumerate() {
-            let (ask, render) = match item {
-                Item::Known(entry) => {
-                    journal.push(entry.clone());
-                    continue;
-                }
-                Item::Named(ask, render) => (ask, render),
+            let Item::Named(ask, render) = item else {
+                continue;
             };
             if reply.cost >= AT_ONCE {
                 return reply;
@@ -153,11 +148,18 @@ impl StepInput {
                 }
                 may_hold -= size;
                 bytes = bytes.saturating_add(size);
-                journal.push(entry);
+                rendered.push(Some(entry));
+            } else {
+                rendered.push(None);
             }
         }
+        let mut rendered = rendered.into_iter();
+        let journal = self.journal.iter().filter_map(|item| match item {
+            Item::Known(entry) => Some(Entry::clone(entry)),
+            Item::Named(..) => rendered.next().flatten(),
+        });
         let pass = Pass {
-            journal,
+            journal: journal.collect(),
             ..self.pass.clone()
         };
         let stepped = policy(&pass);
@@ -290,7 +292,7 @@ mod tests {
         let asked = (question.clone(), Selection::default());
         let grant: crate::binding::KindGrant = serde_json::from_value(grant).expect("a grant");
         let render = Render::new(objects, None, grant.into(), asked);
-        Item::Named(Ask { round: 0, question }, render.into())
+        Item::Named(Ask { round: 0, question }.into(), render.into())
     }
 
     fn input(journal: Vec<Item>) -> StepInput {
@@ -347,7 +349,7 @@ mod tests {
     #[test]
     fn the_policy_sees_what_is_rendered_and_what_is_known_in_the_order_of_its_requests() {
         let known = entry(crate::reconcile::fixture::get(), Ok("[1]".into()));
-        let input = input(vec![list(1, SIZE), Item::Known(known), list(2, SIZE)]);
+        let input = input(vec![list(1, SIZE), Item::Known(known.into()), list(2, SIZE)]);
         let mut seen = Vec::new();
         let reply = input.step(&Limits::default(), |pass| {
             seen = pass.journal.iter().map(|entry| entry.answer.clone()).collect();

@@ -37,7 +37,7 @@ pub(super) struct Sessions {
     /// Read all sessions. Each start of a host on the folder of a recording begins a new session; without this option only
     /// the newest is read. An object that had no pass since the last start is only in an earlier one.
     #[arg(long)]
-    all: bool,
+    pub(super) all: bool,
 }
 
 impl Sessions {

@@ -1,101 +1,80 @@
-//! `polity replay`: what another driver would have done with what a cloud answered.
+//! `polity replay`: what another version of a policy, or another driver, would have done with what was recorded.
+
+mod driver;
+mod policies;
+mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
-use polity_drivers::{Difference, Exchanged, Part};
-use polity_kube_rules::time::rfc3339;
-use serde_json::json;
+use clap::{Args, ValueEnum};
 
-use super::policy;
-use super::recorded::{Recorded, warn_of_damage};
-use crate::display::printable;
-use crate::progress::{Format, print, print_json, say};
+use super::recorded::{Recorded, Sessions};
+use crate::progress::Format;
 
-/// Play recorded exchanges with clouds to another driver, and show what it would have done otherwise.
+/// Play what was recorded to another version of a policy or driver, and show what it would have decided otherwise.
 ///
-/// A recording has what drivers exchanged with their clouds in operations that failed, in creates, and when they looked for
-/// what was created. Each is played to the driver without a network: its requests get the recorded responses. Exits 1 if a
-/// request was not recorded, or an operation ends in another way.
+/// Every pass of the recording is judged: the policy gets the object, the answers and the time of then, and what it decides is
+/// compared with what was decided. Nothing is asked and nothing is done. Differences that are alike are one group, with three
+/// of its passes. Each pass is judged on its own: what another decision would have led to later is not known. Without
+/// --policy and --driver the recorded versions themselves are judged, which must decide the same to the byte.
+///
+/// With --driver the exchanges with clouds are played to a driver: those of operations that failed, of creates, and of looks for
+/// what was created. Its requests get the recorded responses.
+///
+/// Exits 1 if something is found that --fail-on names; without --policy, if anything differs.
+///
+/// Examples:
+///
+///   polity replay --policy ./my-policy
+///
+///   polity replay --recordings DIR --all --policy new.wasm --configuration new.yaml --fail-on differs,fault
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(super) struct Replay {
+    /// The policy: a wasm file, or the folder of its crate, which cargo builds.
+    #[arg(long, value_name = "POLICY", conflicts_with = "driver")]
+    policy: Option<PathBuf>,
+    /// The configuration of the policy, as YAML or JSON, in place of those in the recorded bindings.
+    #[arg(long, value_name = "FILE", requires = "policy")]
+    configuration: Option<PathBuf>,
+    /// Judge only passes of this binding. Without it, those whose policy has the same name, or whose kind the policy governs.
+    #[arg(long, value_name = "NAME", requires = "policy")]
+    binding: Option<String>,
+    /// Exit 1 if such a pass is found.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "policy")]
+    fail_on: Vec<FailOn>,
     /// The driver: a wasm file, or the folder of its crate, which cargo builds.
     #[arg(long, value_name = "DRIVER")]
-    driver: PathBuf,
+    driver: Option<PathBuf>,
     /// Replay only what was exchanged by this connection. It is needed if connections of several drivers were recorded.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "driver")]
     connection: Option<String>,
     #[command(flatten)]
     recorded: Recorded,
+    #[command(flatten)]
+    sessions: Sessions,
+}
+
+/// What makes `polity replay` fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FailOn {
+    /// A pass is decided otherwise.
+    Differs,
+    /// A pass needs answers that were not recorded.
+    WouldAsk,
+    /// The policy breaks its contract.
+    Fault,
+    /// A pass cannot be judged.
+    Unfinished,
 }
 
 impl Replay {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
-        let (policies, source) = policy::named(&self.driver, format)?;
-        let driver = policies.driver(&source)?;
-        let (folder, recording) = self.recorded.open()?;
-        let (mut all, mut differing) = (0_u64, 0_u64);
-        let damaged = recording.exchanges(|exchanged| {
-            if self
-                .connection
-                .as_ref()
-                .is_some_and(|name| *name != exchanged.connection)
-            {
-                return;
-            }
-            all += 1;
-            let difference = exchanged.replay(&driver).err();
-            differing += u64::from(difference.is_some());
-            show(format, &exchanged, difference);
-        })?;
-        warn_of_damage(format, &folder, damaged);
-        if format == Format::Text {
-            print(&format!(
-                "{all} operations: {} as recorded, {differing} otherwise",
-                all - differing
-            ));
-        }
-        if all == 0 {
-            say(
-                format,
-                &format!("{} has no exchanges of a driver to replay", folder.display()),
-            );
-        }
-        Ok(ExitCode::from(u8::from(differing > 0)))
-    }
-}
-
-fn show(format: Format, exchanged: &Exchanged, difference: Option<Difference>) {
-    let difference = difference.map(|difference| difference.to_string());
-    let Exchanged {
-        at,
-        connection,
-        part,
-        call,
-        ..
-    } = exchanged;
-    match (format, difference) {
-        (Format::Json, difference) => print_json(&json!({
-            "at": rfc3339(*at), "connection": connection, "operation": call.operation, "part": part,
-            "owner": call.owner, "difference": difference,
-        })),
-        (Format::Text, None) => {}
-        (Format::Text, Some(difference)) => {
-            let part = match part {
-                Part::Perform => "",
-                Part::Prepare => " (prepare)",
-                Part::Commit => " (commit)",
-                Part::Resolve => " (resolve)",
-            };
-            let line = format!(
-                "{} {connection} {}{part} of {}: {difference}",
-                rfc3339(*at),
-                call.operation,
-                call.owner
-            );
-            print(&printable(&line));
+        match &self.driver {
+            Some(driver) => driver::run(driver, self.connection.as_deref(), &self.recorded, format),
+            None => policies::run(&self, format),
         }
     }
 }

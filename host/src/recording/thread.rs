@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
+use polity_core::binding::{Binding, BindingSpec};
 use polity_core::contract::Manifest;
 use polity_core::record::PassRecord;
 
@@ -48,6 +49,8 @@ enum Work {
     /// A pass, and the bytes that it counts.
     Pass(Arc<PassRecord>, u64),
     Policy(String, Box<Manifest>, Vec<u8>),
+    /// The name and the spec of a binding, with its digest.
+    Binding(String, String, Box<BindingSpec>),
     Forgotten(String),
 }
 
@@ -106,6 +109,15 @@ impl RecordingThread {
             digest.to_owned(),
             Box::new(manifest.clone()),
             bytes.to_vec(),
+        ));
+    }
+
+    /// Records what a binding says, for replay.
+    pub fn binding(&self, binding: &Binding) {
+        self.push(Work::Binding(
+            binding.name.clone(),
+            binding.digest.to_string(),
+            Box::new(binding.spec.clone()),
         ));
     }
 
@@ -172,6 +184,11 @@ impl Shared {
                 Work::Policy(digest, manifest, bytes) => {
                     if let Err(error) = recorder.policy(&digest, &manifest, &bytes) {
                         tracing::error!("the policy is not recorded: {error:#}");
+                    }
+                }
+                Work::Binding(name, digest, spec) => {
+                    if let Err(error) = recorder.binding(name, digest, &spec) {
+                        tracing::error!("the binding is not recorded: {error:#}");
                     }
                 }
                 Work::Forgotten(digest) => recorder.policy_forgotten(&digest),

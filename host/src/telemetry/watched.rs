@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use polity_core::binding::PolicyId;
+use polity_core::binding::{Binding, PolicyId};
 use polity_core::key::Key;
 use polity_core::record::PassRecord;
 use polity_sandbox::Policy;
@@ -47,6 +47,10 @@ impl<O: Observer> Observer for Watched<O> {
 
     fn forgotten(&mut self, key: &Key) {
         self.inner.forgotten(key);
+    }
+
+    fn bound(&mut self, binding: &Binding) {
+        self.inner.bound(binding);
     }
 
     fn policy_loaded(&mut self, id: &PolicyId, policy: &Policy, bytes: &[u8]) {

@@ -56,6 +56,7 @@ pub fn binding(
     let policies: BTreeMap<Role, LoadedPolicy> = policies.into_iter().map(|p| (p.manifest.role, p)).collect();
     Binding {
         name: name.to_owned(),
+        digest: "".into(),
         created: 0,
         grants: Grants::compile(&grants).into(),
         namespaces: None,

@@ -41,6 +41,7 @@ impl Controller {
         self.out.push(Output::Recorded(Box::new(PassRecord {
             pass: frame.id,
             kind: frame.binding.spec.governs.kind(),
+            binding: frame.binding.digest.clone(),
             uid: frame.uid().to_owned(),
             started: frame.started,
             queued: frame.queued,

@@ -345,6 +345,7 @@ pub(crate) fn binding(policies: &[Role]) -> Binding {
     }
     let binding = Binding {
         name: "machines".into(),
+        digest: "".into(),
         created: 0,
         grants: Arc::default(),
         namespaces: None,

@@ -30,6 +30,8 @@ pub(super) struct RoleRun {
     pub(super) steps: u32,
     pub(super) fuel: u64,
     pub(super) journal: Vec<Item>,
+    /// How many entries of the journal each step had.
+    pub(super) had: Vec<u32>,
     /// The bytes of the answers that are known.
     pub(super) journal_bytes: u64,
     pub(super) request_bytes: u64,
@@ -51,6 +53,7 @@ impl RoleRun {
             steps: 0,
             fuel: 0,
             journal: Vec::new(),
+            had: Vec::new(),
             journal_bytes: 0,
             request_bytes: 0,
             pending: Vec::new(),
@@ -92,20 +95,17 @@ impl RoleRun {
     pub(super) fn forget_unasked(&mut self) -> Vec<Question> {
         let unasked = self.prefetched.replace(0).unwrap_or(0);
         let mut questions = Vec::with_capacity(unasked);
+        for had in &mut self.had {
+            *had = had.saturating_sub(unasked as u32);
+        }
         for item in self.journal.drain(..unasked) {
-            let ask = match item {
-                Item::Known(Entry {
-                    request: Request::Ask(ask),
-                    answer,
-                }) => {
-                    self.journal_bytes -= size_of(&answer);
-                    ask
-                }
-                Item::Named(ask, _) => ask,
-                Item::Known(_) => continue,
-            };
-            questions.push(ask.question.clone());
-            self.request_bytes -= Request::Ask(ask).bytes();
+            if let Item::Known(entry) = &item {
+                self.journal_bytes -= size_of(&entry.answer);
+            }
+            if let Some(ask) = item.ask() {
+                questions.push(ask.question.clone());
+                self.request_bytes -= ask.bytes();
+            }
         }
         questions
     }
@@ -113,7 +113,7 @@ impl RoleRun {
     /// The entries whose answers are known: all, when the policy was called.
     fn known(&self) -> impl Iterator<Item = &Entry> {
         self.journal.iter().filter_map(|item| match item {
-            Item::Known(entry) => Some(entry),
+            Item::Known(entry) => Some(&**entry),
             Item::Named(..) => None,
         })
     }
@@ -133,14 +133,13 @@ impl RoleRun {
         self.request_bytes = self.request_bytes.saturating_add(request.bytes());
         let entry = entry(request, answer);
         self.journal_bytes += size_of(&entry.answer);
-        self.journal.push(Item::Known(entry));
+        self.journal.push(Item::Known(entry.into()));
     }
 
     /// Appends an answer that the next step renders.
     pub(super) fn name(&mut self, ask: Ask, render: Arc<Render>) {
-        let bytes = Request::Ask(ask.clone()).bytes();
-        self.request_bytes = self.request_bytes.saturating_add(bytes);
-        self.journal.push(Item::Named(ask, render));
+        self.request_bytes = self.request_bytes.saturating_add(ask.bytes());
+        self.journal.push(Item::Named(ask.into(), render));
     }
 
     /// Enters answers that a worker rendered, in the order of the journal.
@@ -153,21 +152,24 @@ impl RoleRun {
                 journal.push(item);
                 continue;
             };
+            // It may not be rendered yet.
+            let Some(answer) = answers.next() else {
+                journal.push(Item::Named(ask, render));
+                continue;
+            };
             let asked = (self.role, ask.question.clone());
-            match answers.next() {
-                // It is not rendered yet.
-                None => journal.push(Item::Named(ask, render)),
-                Some(Some(Answered { answer, count })) => {
+            match answer {
+                Some(Answered { answer, count }) => {
                     if let Some(dependency) = work.dependencies.get_mut(&asked) {
                         dependency.count = count;
                     }
                     self.journal_bytes += size_of(&answer);
-                    let request = Request::Ask(ask);
-                    journal.push(Item::Known(Entry { request, answer }));
+                    let request = Request::Ask(Arc::unwrap_or_clone(ask));
+                    journal.push(Item::Known(Entry { request, answer }.into()));
                 }
-                Some(None) => {
+                None => {
                     work.dependencies.remove(&asked);
-                    self.request_bytes -= Request::Ask(ask).bytes();
+                    self.request_bytes -= ask.bytes();
                     self.prefetched = self.prefetched.map(|count| count - usize::from(index < unasked));
                 }
             }
@@ -264,6 +266,7 @@ impl RoleRun {
             fuel: self.fuel,
             // What was never rendered, no policy has seen.
             journal: self.journal.into_iter().filter_map(Item::known).collect(),
+            had: self.had,
             verdict,
             conclusion,
             fault,

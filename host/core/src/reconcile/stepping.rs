@@ -173,6 +173,7 @@ impl Stepping {
             };
         };
         self.run.steps += 1;
+        self.run.had.push(self.run.journal.len() as u32);
         self.run.fuel = self.run.fuel.saturating_add(stepped.fuel);
         let limit = context.frame.binding.spec.limits.pass_fuel;
         let before = context.work.roles.iter().map(|role| role.fuel);

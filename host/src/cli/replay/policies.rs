@@ -1,0 +1,403 @@
+//! Judges recorded passes: by another version of a policy, or by the versions that decided them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use polity_core::binding::BindingSpec;
+use polity_core::contract::{Json, Manifest, Role};
+use polity_core::record::{PassRecord, RetryRecord, RoleRecord};
+use polity_sandbox::Policy;
+use serde_json::{Value, json};
+
+use super::super::policy;
+use super::super::recorded::warn_of_damage;
+use super::{FailOn, Replay, report};
+use crate::configuration::configuration;
+use crate::judge::{Candidate, Groups, Judged};
+use crate::progress::{Format, say};
+use crate::recording::{Line, Recording};
+
+/// So many lines are handed to a thread at once.
+const BATCH: usize = 64;
+/// How often people are told how far the work is.
+const TELL_EVERY: Duration = Duration::from_secs(5);
+
+/// Judges the passes of the recording.
+pub(super) fn run(replay: &Replay, format: Format) -> Result<ExitCode> {
+    let (folder, recording) = replay.recorded.open()?;
+    let manifests = recording.manifests()?;
+    let judges = Judges {
+        candidate: match &replay.policy {
+            Some(path) => Some(chosen(path, replay, format)?),
+            None => None,
+        },
+        folder: folder.clone(),
+        recording,
+        manifests,
+        format,
+        known: Mutex::default(),
+    };
+    let judged = judges.all(replay.sessions.all)?;
+    warn_of_damage(format, &folder, judged.damaged);
+    if judged.groups.passes() == 0 {
+        return judges.nothing(&judged);
+    }
+    report::print(format, &judges.title(), &judged.groups, &judges.edges());
+    say(format, &judged.speed());
+    if judges.candidate.is_some() && judged.of_old > 0 {
+        let message = format!(
+            "{} of the passes were recorded by an older version of polity, which kept no bindings: they are judged with the \
+             configuration of then, in place of the defaults of this version",
+            judged.of_old
+        );
+        say(format, &message);
+    }
+    let groups = &judged.groups;
+    let is_found = |what: &FailOn| match what {
+        FailOn::Differs => groups.differs > 0,
+        FailOn::WouldAsk => groups.would_ask > 0,
+        FailOn::Fault => groups.faults > 0,
+        FailOn::Unfinished => !groups.unfinished.is_empty(),
+    };
+    let fails = match replay.policy {
+        Some(_) => replay.fail_on.iter().any(is_found),
+        None => groups.differs + groups.would_ask + groups.faults > 0,
+    };
+    Ok(ExitCode::from(u8::from(fails)))
+}
+
+/// The version that people want to have judged.
+struct Chosen {
+    policy: Arc<Policy>,
+    /// In place of the configurations in the bindings.
+    configuration: Option<Value>,
+    binding: Option<String>,
+}
+
+fn chosen(path: &Path, replay: &Replay, format: Format) -> Result<Chosen> {
+    let given = replay.configuration.as_deref().map(read).transpose()?;
+    let (policy, _) = policy::load(path, format)?;
+    if let (Some(given), Some(path)) = (&given, &replay.configuration) {
+        let manifest = policy.manifest();
+        configuration(manifest, Some(given))
+            .with_context(|| format!("{} refuses {}", manifest.name, path.display()))?;
+    }
+    Ok(Chosen {
+        policy,
+        configuration: given,
+        binding: replay.binding.clone(),
+    })
+}
+
+fn read(path: &Path) -> Result<Value> {
+    let at = || format!("cannot read {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(at)?;
+    serde_saphyr::from_str(&text).with_context(at)
+}
+
+/// Who judges.
+struct Judges {
+    candidate: Option<Chosen>,
+    folder: PathBuf,
+    recording: Recording,
+    manifests: BTreeMap<String, Manifest>,
+    format: Format,
+    known: Mutex<BTreeMap<Under, Arc<Candidate>>>,
+}
+
+/// A policy under a binding with a configuration, if the binding does not have it.
+type Under = (String, Json, Option<Json>);
+
+/// What came of all passes.
+#[derive(Default)]
+struct Judgement {
+    groups: Groups,
+    damaged: u64,
+    /// The passes without a recorded binding.
+    of_old: u64,
+    /// The bindings that were seen, each with the kind and the policies of its passes.
+    bindings: BTreeSet<(String, String, Role, String)>,
+    read: Duration,
+    judged: Duration,
+    took: Duration,
+    threads: usize,
+}
+
+impl Judges {
+    /// Judges all passes, on all processors.
+    fn all(&self, all_sessions: bool) -> Result<Judgement> {
+        let began = Instant::now();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (sender, lines) = sync_channel::<Vec<Line>>(2 * threads);
+        let lines = Mutex::new(lines);
+        let mut all = Judgement {
+            threads,
+            ..Judgement::default()
+        };
+        std::thread::scope(|scope| {
+            let judging: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.some(&lines))).collect();
+            let (mut batch, mut told, mut count) = (Vec::new(), Instant::now(), 0_u64);
+            let damaged = self.recording.lines(all_sessions, |line| {
+                batch.push(line);
+                count += 1;
+                if batch.len() >= BATCH {
+                    // If a thread has ended, it says why.
+                    let _ = sender.send(std::mem::take(&mut batch));
+                }
+                if told.elapsed() >= TELL_EVERY {
+                    told = Instant::now();
+                    say(self.format, &format!("{count} passes are read"));
+                }
+            });
+            let _ = sender.send(batch);
+            drop(sender);
+            for thread in judging {
+                let some = thread
+                    .join()
+                    .map_err(|_| anyhow!("a thread of replay ended; this is a bug of Polity"))??;
+                all.add(some);
+            }
+            all.damaged += damaged?;
+            anyhow::Ok(())
+        })?;
+        all.took = began.elapsed();
+        Ok(all)
+    }
+
+    /// Judges lines until there are no more.
+    fn some(&self, lines: &Mutex<Receiver<Vec<Line>>>) -> Result<Judgement> {
+        let mut some = Judgement::default();
+        let next = || lines.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let mut failed = None;
+        while let Ok(batch) = next() {
+            for line in batch {
+                let began = Instant::now();
+                let pass = line.read::<PassRecord>();
+                let read = Instant::now();
+                some.read += read - began;
+                match pass {
+                    // What is left is taken, so that the reader does not wait for ever.
+                    _ if failed.is_some() => {}
+                    Ok(Some(pass)) => failed = self.pass(&pass, &mut some).err(),
+                    Ok(None) => {}
+                    Err(_) => some.damaged += 1,
+                }
+                some.judged += read.elapsed();
+            }
+        }
+        failed.map_or(Ok(some), Err)
+    }
+
+    fn pass(&self, pass: &PassRecord, judgement: &mut Judgement) -> Result<()> {
+        for role in &pass.roles {
+            judgement.saw(pass, role.role, self.name(&role.policy.0));
+            if self.judges(pass, role.role, &role.policy.0) {
+                let judged = self.role(pass, role)?;
+                judgement.count(pass, judged);
+            }
+        }
+        if let Some(retry) = &pass.retry {
+            judgement.saw(pass, Role::Retry, self.name(&retry.policy.0));
+            if self.judges(pass, Role::Retry, &retry.policy.0) {
+                let judged = self.retry(pass, retry)?;
+                judgement.count(pass, judged);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this role of a pass is judged.
+    fn judges(&self, pass: &PassRecord, role: Role, recorded: &str) -> bool {
+        let Some(candidate) = &self.candidate else {
+            return true;
+        };
+        let manifest = candidate.policy.manifest();
+        role == manifest.role
+            && match &candidate.binding {
+                Some(name) => **name == *pass.key.binding,
+                None => self.name(recorded) == manifest.name || manifest.governs.contains(&pass.kind),
+            }
+    }
+
+    fn role(&self, pass: &PassRecord, role: &RoleRecord) -> Result<Judged> {
+        if pass.shortened {
+            return Ok(Judged::Unfinished("its long texts were not recorded"));
+        }
+        let candidate = self.candidate(pass, role.role, &role.policy.0, &role.config)?;
+        Ok(candidate.judge(pass, role, self.candidate.is_none()))
+    }
+
+    fn retry(&self, pass: &PassRecord, retry: &RetryRecord) -> Result<Judged> {
+        let candidate = self.candidate(pass, Role::Retry, &retry.policy.0, &retry.request.config)?;
+        Ok(candidate.judge_retry(pass, retry))
+    }
+
+    /// The version that judges a role of a pass.
+    fn candidate(
+        &self,
+        pass: &PassRecord,
+        role: Role,
+        recorded: &str,
+        config: &Json,
+    ) -> Result<Arc<Candidate>> {
+        let of_pass = pass.binding.is_empty().then(|| config.clone());
+        let id = match &self.candidate {
+            Some(candidate) => candidate.policy.id().0.to_string(),
+            None => recorded.to_owned(),
+        };
+        let under: Under = (id, pass.binding.clone(), of_pass);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&under) {
+            return Ok(known.clone());
+        }
+        let policy = match &self.candidate {
+            Some(candidate) => candidate.policy.clone(),
+            None => self.recorded(recorded)?,
+        };
+        let candidate = Arc::new(self.under(policy, pass, role, config)?);
+        known.insert(under, candidate.clone());
+        Ok(candidate)
+    }
+
+    /// The policy that was recorded.
+    fn recorded(&self, digest: &str) -> Result<Arc<Policy>> {
+        let path = self.folder.join("policies").join(format!("{digest}.wasm"));
+        Ok(policy::load(&path, self.format)?.0)
+    }
+
+    /// A policy under the binding of a pass, with the defaults of the policy.
+    fn under(&self, policy: Arc<Policy>, pass: &PassRecord, role: Role, config: &Json) -> Result<Candidate> {
+        let given = self
+            .candidate
+            .as_ref()
+            .and_then(|candidate| candidate.configuration.as_ref());
+        let spec = match pass.binding.is_empty() {
+            true => None,
+            false => self.recording.binding(&pass.binding)?,
+        };
+        let manifest = policy.manifest();
+        let refused = || {
+            format!(
+                "{} refuses the configuration of binding {}",
+                manifest.name, pass.key.binding
+            )
+        };
+        let config: Json = match (&spec, given) {
+            (_, Some(given)) => configuration(manifest, Some(given))?.to_string().into(),
+            (Some(spec), None) => {
+                let source = spec.policies.source(role);
+                let given = source.and_then(|source| source.configuration.as_ref());
+                configuration(manifest, given)
+                    .with_context(refused)?
+                    .to_string()
+                    .into()
+            }
+            (None, None) => config.clone(),
+        };
+        let spec = match spec {
+            Some(spec) => spec,
+            None => without_binding(pass)?,
+        };
+        Ok(Candidate::new(policy, &spec, config))
+    }
+
+    fn name(&self, digest: &str) -> &str {
+        self.manifests
+            .get(digest)
+            .map_or("", |manifest| manifest.name.as_str())
+    }
+
+    /// The meanings of edges, by id.
+    fn edges(&self) -> BTreeMap<&str, &str> {
+        let own = self
+            .candidate
+            .iter()
+            .flat_map(|candidate| &candidate.policy.manifest().edges);
+        let recorded = self.manifests.values().flat_map(|manifest| &manifest.edges);
+        recorded
+            .chain(own)
+            .map(|edge| (&*edge.id, &*edge.meaning))
+            .collect()
+    }
+
+    fn title(&self) -> String {
+        match &self.candidate {
+            Some(candidate) => {
+                let manifest = candidate.policy.manifest();
+                let Manifest { name, version, .. } = &**manifest;
+                format!(
+                    "{} {name} {version} ({:.12})",
+                    manifest.role.as_str(),
+                    candidate.policy.id().0
+                )
+            }
+            None => "the recorded policies".to_owned(),
+        }
+    }
+
+    /// Says that there is nothing to judge, and what there is.
+    fn nothing(&self, judgement: &Judgement) -> Result<ExitCode> {
+        let there = judgement
+            .bindings
+            .iter()
+            .map(|(binding, kind, role, policy)| format!("{binding} ({} {policy} of {kind})", role.as_str()));
+        let there: Vec<String> = there.collect();
+        let folder = self.folder.display();
+        if there.is_empty() {
+            bail!(
+                "{folder} has no passes to judge; --all also reads the sessions before the last start of a host"
+            );
+        }
+        bail!(
+            "{folder} has no pass of {}; --binding names one of its bindings: {}",
+            self.title(),
+            there.join(", ")
+        )
+    }
+}
+
+/// The binding of a pass whose recording kept none: its kind, and all defaults.
+fn without_binding(pass: &PassRecord) -> Result<BindingSpec> {
+    let spec = json!({"governs": pass.kind, "policies": {}});
+    serde_json::from_value(spec).context("the pass has no kind")
+}
+
+impl Judgement {
+    fn saw(&mut self, pass: &PassRecord, role: Role, policy: &str) {
+        let (binding, kind) = (pass.key.binding.to_string(), pass.kind.kind.clone());
+        self.bindings.insert((binding, kind, role, policy.to_owned()));
+    }
+
+    fn count(&mut self, pass: &PassRecord, judged: Judged) {
+        self.of_old += u64::from(pass.binding.is_empty());
+        self.groups.add(pass, judged);
+    }
+
+    fn add(&mut self, other: Judgement) {
+        self.groups.merge(other.groups);
+        self.bindings.extend(other.bindings);
+        self.damaged += other.damaged;
+        self.of_old += other.of_old;
+        self.read += other.read;
+        self.judged += other.judged;
+    }
+
+    /// How fast it was: for one thread, to read a pass and to judge it, and for all.
+    fn speed(&self) -> String {
+        let passes = self.groups.passes().max(1);
+        let each = |time: Duration| time.as_micros() / u128::from(passes);
+        format!(
+            "{passes} passes judged in {:.1}s, {:.0} a second on {} threads; reading one took {} µs, judging it {} µs",
+            self.took.as_secs_f64(),
+            passes as f64 / self.took.as_secs_f64().max(0.001),
+            self.threads,
+            each(self.read),
+            each(self.judged),
+        )
+    }
+}
