@@ -16,9 +16,10 @@ mod shape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use polity_core::binding::{Binding, BindingSpec, LoadedPolicy};
+use polity_core::binding::{Binding, BindingSpec, Limits, LoadedPolicy};
 use polity_core::contract::{
-    Act, Ask, Conclusion, Entry, Json, ObjectQuery, Pass, Question, Request, Requests, Role, Step, Verdict,
+    Act, Ask, Conclusion, Entry, Json, ObjectQuery, Pass, Question, Request, Requests, RetryRequest, Role,
+    Step, Verdict, Wait,
 };
 use polity_core::fault::{Fault, FaultKind, Stepped};
 use polity_core::grants::Grants;
@@ -32,9 +33,27 @@ use difference::Compared;
 pub(crate) use difference::{Difference, What};
 pub(crate) use groups::{Example, Group, Groups, Shared};
 
+/// A version of a policy.
+pub(crate) trait Decides: Send + Sync {
+    /// Makes one step of a pass.
+    fn step(&self, pass: &Pass, limits: &Limits) -> Stepped;
+    /// Says how long a retry waits.
+    fn wait(&self, request: &RetryRequest, limits: &Limits) -> Result<Wait, Fault>;
+}
+
+impl Decides for polity_sandbox::Policy {
+    fn step(&self, pass: &Pass, limits: &Limits) -> Stepped {
+        polity_sandbox::Policy::step(self, pass, limits)
+    }
+
+    fn wait(&self, request: &RetryRequest, limits: &Limits) -> Result<Wait, Fault> {
+        self.decide(request, limits).0
+    }
+}
+
 /// A version of a policy that is judged, under the binding of a pass.
 pub(crate) struct Candidate {
-    policy: Arc<polity_sandbox::Policy>,
+    policy: Arc<dyn Decides>,
     binding: Arc<Binding>,
     /// The configuration, with the defaults of this version.
     config: Json,
@@ -57,19 +76,15 @@ pub(crate) enum Judged {
 
 impl Candidate {
     /// This version under a binding as it was recorded.
-    pub(crate) fn new(policy: Arc<polity_sandbox::Policy>, spec: &BindingSpec, config: Json) -> Self {
-        let loaded = LoadedPolicy {
-            id: policy.id().clone(),
-            manifest: policy.manifest().clone(),
-            config: config.clone(),
-        };
+    pub(crate) fn new(policy: Arc<dyn Decides>, loaded: LoadedPolicy, spec: &BindingSpec) -> Self {
+        let config = loaded.config.clone();
         let binding = Binding {
             name: String::new(),
             digest: "".into(),
             created: 0,
             grants: Grants::compile(&spec.grants).into(),
             spec: spec.clone(),
-            policies: BTreeMap::from([(policy.role(), loaded)]),
+            policies: BTreeMap::from([(loaded.manifest.role, loaded)]),
             catalogue: Arc::default(),
             connection: "".into(),
             namespaces: None,
@@ -110,7 +125,7 @@ impl Candidate {
         let mut request = retry.request.clone();
         request.config = self.config.clone();
         let compared = Compared::new(pass, Role::Retry);
-        match self.policy.decide(&request, &self.binding.spec.limits).0 {
+        match self.policy.wait(&request, &self.binding.spec.limits) {
             Ok(now) if now == was => Judged::Same(Vec::new()),
             Ok(now) => Judged::Differs(vec![compared.wait(&request, was, now)]),
             Err(fault) => Judged::Fault(vec![compared.fault(&fault)]),

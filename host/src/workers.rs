@@ -10,7 +10,7 @@ use polity_core::contract::{Code, Failure, RetryRequest};
 use polity_core::controller::Input;
 use polity_core::fair::{FairQueue, Places};
 use polity_core::fault::{Fault, FaultKind};
-use polity_core::worker::{Draft, StepInput, StepReply};
+use polity_core::worker::{Draft, Part, StepInput, StepReply, StepWork};
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
 
@@ -35,8 +35,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct Jobs {
     waiting: FairQueue<Job>,
-    /// Where each stands.
-    places: BTreeMap<CallId, (Arc<str>, u64)>,
+    /// Where each stands; `None` while a thread has it.
+    places: BTreeMap<CallId, Option<(Arc<str>, u64)>>,
     closed: bool,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Turn {
 }
 
 enum Work {
-    Step(Arc<Policy>, Limits, Arc<StepInput>),
+    Step(Arc<Policy>, Limits, Box<StepWork>),
     Decide(Arc<Policy>, Limits, Box<RetryRequest>),
     Draft(Box<Draft>),
     #[cfg(test)]
@@ -70,9 +70,13 @@ impl Workers {
             let named = std::thread::Builder::new().name(format!("policy-{number}"));
             let started = named.spawn(move || {
                 priority::step_back(priority::WORK);
-                while let Some(job) = queue.next(places) {
-                    let (reply, cost) = job.done();
-                    queue.end(&job.turn.tenant_queue, cost);
+                while let Some(mut job) = queue.next(places) {
+                    let (reply, cost) = job.part();
+                    let Some(reply) = reply else {
+                        queue.again(job, cost);
+                        continue;
+                    };
+                    queue.end(&job.turn, cost);
                     if replies.blocking_send(job.returned(reply)).is_err() {
                         return;
                     }
@@ -122,7 +126,7 @@ impl Workers {
         limits: Limits,
     ) -> Option<Input> {
         let policy = self.known(policy)?;
-        self.push(turn, Work::Step(policy, limits, input))
+        self.push(turn, Work::Step(policy, limits, StepWork::new(input).into()))
     }
 
     /// Calls a retry policy. Returns the result if there are no threads.
@@ -159,9 +163,11 @@ impl Workers {
     }
 
     fn push(&self, turn: Turn, work: Work) -> Option<Input> {
-        let job = Job { turn, work };
-        if self.inline {
-            return Some(job.returned(job.done().0));
+        let mut job = Job { turn, work };
+        while self.inline {
+            if let Some(reply) = job.part().0 {
+                return Some(job.returned(reply));
+            }
         }
         self.queue.push(job);
         None
@@ -182,17 +188,22 @@ impl Queue {
     }
 
     fn push(&self, job: Job) {
-        let mut jobs = self.jobs();
-        let (id, tenant_queue) = (job.turn.id, job.turn.tenant_queue.clone());
-        let place = jobs.waiting.push(&tenant_queue, job);
-        jobs.places.insert(id, (tenant_queue, place));
-        drop(jobs);
+        self.jobs().push(job);
         self.come.notify_one();
+    }
+
+    /// A thread has done a part of a job. The rest waits for its turn, unless nobody waits for it any more.
+    fn again(&self, job: Job, cost: u64) {
+        let mut jobs = self.jobs();
+        jobs.waiting.end(&job.turn.tenant_queue, cost);
+        if jobs.places.contains_key(&job.turn.id) {
+            jobs.push(job);
+        }
     }
 
     fn forget(&self, id: CallId) {
         let mut jobs = self.jobs();
-        if let Some((tenant_queue, place)) = jobs.places.remove(&id) {
+        if let Some((tenant_queue, place)) = jobs.places.remove(&id).flatten() {
             jobs.waiting.remove(&tenant_queue, place);
         }
     }
@@ -204,7 +215,7 @@ impl Queue {
                 return None;
             }
             if let Some((_, _, job)) = jobs.waiting.next(places) {
-                jobs.places.remove(&job.turn.id);
+                jobs.places.insert(job.turn.id, None);
                 return Some(job);
             }
             jobs = self.come.wait(jobs).unwrap_or_else(PoisonError::into_inner);
@@ -212,12 +223,22 @@ impl Queue {
     }
 
     /// A thread has done a job. It takes the next one itself, so no other thread need look.
-    fn end(&self, tenant_queue: &Arc<str>, cost: u64) {
-        self.jobs().waiting.end(tenant_queue, cost);
+    fn end(&self, turn: &Turn, cost: u64) {
+        let mut jobs = self.jobs();
+        jobs.places.remove(&turn.id);
+        jobs.waiting.end(&turn.tenant_queue, cost);
     }
 
     fn jobs(&self) -> MutexGuard<'_, Jobs> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Jobs {
+    fn push(&mut self, job: Job) {
+        let (id, tenant_queue) = (job.turn.id, job.turn.tenant_queue.clone());
+        let place = self.waiting.push(&tenant_queue, job);
+        self.places.insert(id, Some((tenant_queue, place)));
     }
 }
 
@@ -229,28 +250,33 @@ impl Job {
         }
     }
 
-    /// Does the work. Returns the result, and what it cost in fuel. A panic of the host inside a step is a bug of Polity and must
-    /// not stop other objects.
-    fn done(&self) -> (Reply, u64) {
-        let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match &self.work {
-            Work::Step(policy, limits, input) => {
-                let stepped = input.step(limits, |pass| policy.step(pass, limits));
-                let cost = stepped.cost;
-                (Reply::Stepped(stepped), cost)
+    /// Does the work, or a part of it. Returns the result, if all is done, and what it cost in fuel. A panic of the host inside a
+    /// step is a bug of Polity and must not stop other objects.
+    fn part(&mut self) -> (Option<Reply>, u64) {
+        let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match &mut self.work {
+            Work::Step(policy, limits, work) => {
+                let before = work.cost();
+                let reply = match work.render(limits) {
+                    Part::More => return (None, work.cost() - before),
+                    Part::TooLarge(reply) => reply,
+                    Part::Ready(pass) => work.end(policy.step(&pass, limits)),
+                };
+                let cost = reply.cost - before;
+                (Some(Reply::Stepped(reply)), cost)
             }
             Work::Decide(policy, limits, request) => {
                 let (decided, fuel) = policy.decide(request, limits);
-                (Reply::Decided(decided), fuel)
+                (Some(Reply::Decided(decided)), fuel)
             }
             Work::Draft(draft) => {
                 let drafted = draft.run();
                 let cost = drafted.cost;
-                (Reply::Drafted(Ok(drafted)), cost)
+                (Some(Reply::Drafted(Ok(drafted))), cost)
             }
             #[cfg(test)]
-            Work::Nothing => (Reply::Objects(Ok(Vec::new())), 1),
+            Work::Nothing => (Some(Reply::Objects(Ok(Vec::new()))), 1),
         }));
-        called.unwrap_or_else(|_| (self.panicked(), 0))
+        called.unwrap_or_else(|_| (Some(self.panicked()), 0))
     }
 
     fn panicked(&self) -> Reply {
@@ -276,14 +302,37 @@ impl Job {
 mod tests {
     use super::*;
 
+    fn turn(id: u64, tenant_queue: &str) -> Turn {
+        Turn {
+            id: CallId(id),
+            tenant_queue: tenant_queue.into(),
+        }
+    }
+
     fn job(id: u64, tenant_queue: &str) -> Job {
         Job {
-            turn: Turn {
-                id: CallId(id),
-                tenant_queue: tenant_queue.into(),
-            },
+            turn: turn(id, tenant_queue),
             work: Work::Nothing,
         }
+    }
+
+    #[test]
+    fn the_rest_of_a_job_waits_for_its_turn_unless_it_is_forgotten() {
+        let queue = Queue::default();
+        let places = Places::new(1);
+        queue.push(job(1, "long"));
+        let long = queue.next(places).expect("it waits");
+        queue.push(job(2, "short"));
+        queue.again(long, 1_000);
+        let next = || queue.next(places).expect("one waits");
+        assert_eq!(next().turn.id, CallId(2));
+        queue.end(&turn(2, "short"), 1);
+        let long = next();
+        assert_eq!(long.turn.id, CallId(1));
+        queue.forget(CallId(1));
+        queue.again(long, 1_000);
+        queue.push(job(3, "long"));
+        assert_eq!(next().turn.id, CallId(3), "nobody waits for the rest");
     }
 
     #[test]
@@ -298,15 +347,15 @@ mod tests {
         queue.push(job(6, "few"));
         queue.push(job(7, "few"));
         assert_eq!(next(), Some(6), "the third thread is for others");
-        queue.end(&"few".into(), 10);
-        queue.end(&"many".into(), 1_000);
+        queue.end(&turn(6, "few"), 10);
+        queue.end(&turn(1, "many"), 1_000);
         assert_eq!(next(), Some(7));
-        queue.end(&"few".into(), 10);
+        queue.end(&turn(7, "few"), 10);
         queue.charge(&"few".into(), 5_000);
         queue.push(job(8, "few"));
         assert_eq!(next(), Some(3), "a driver's work counts, too");
         queue.forget(CallId(4));
-        queue.end(&"many".into(), 0);
+        queue.end(&turn(2, "many"), 0);
         assert_eq!(next(), Some(5), "the fourth is forgotten");
         queue.jobs().closed = true;
         assert_eq!(next(), None);

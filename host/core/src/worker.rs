@@ -13,8 +13,8 @@ use crate::fault::{Fault, Stepped};
 use crate::merge::Edits;
 use crate::render::{Render, too_large};
 
-/// The bytes of text that one call reads. What is left is rendered by the next call, so that the work of one pass holds up
-/// others for some milliseconds at most, but for a single object or list that is larger.
+/// The bytes of text that one part of a step reads. Before the next part others have their turn, so the work of one pass holds them up
+/// for some milliseconds at most, but for a single object or list that is larger.
 const AT_ONCE: u64 = 2 << 20;
 /// The fuel charged for a byte that is copied out of a policy.
 const PER_BYTE: u64 = 2;
@@ -67,7 +67,7 @@ pub struct StepReply {
     pub is_too_large: bool,
     /// Whether a list did not fit.
     pub is_full: bool,
-    /// What the policy returned; `None` if more is to be rendered before it is called.
+    /// What the policy returned; `None` if that, or what it was to see, is too large.
     pub stepped: Option<Stepped>,
     /// For a conclusion: what it changes of the object, `None` if the object is absent; or what is wrong with its patch.
     pub checked: Option<Result<Option<Edits>, String>>,
@@ -111,87 +111,157 @@ impl Item {
 }
 
 impl StepInput {
-    /// Renders what the journal only names, and calls the policy if all is rendered.
+    /// Makes the whole step.
     pub fn step(&self, limits: &Limits, policy: impl FnOnce(&Pass) -> Stepped) -> StepReply {
-        let mut reply = StepReply {
+        let mut work = StepWork::new(self.clone().into());
+        loop {
+            match work.render(limits) {
+                Part::More => {}
+                Part::TooLarge(reply) => return reply,
+                Part::Ready(pass) => return work.end(policy(&pass)),
+            }
+        }
+    }
+}
+
+/// What comes after a part of a step.
+#[derive(Debug)]
+pub enum Part {
+    /// More is to be rendered.
+    More,
+    /// The pass may not hold what was rendered. This is the result.
+    TooLarge(StepReply),
+    /// The policy is to be called with this.
+    Ready(Pass),
+}
+
+/// A step that is being made. What the journal only names is rendered, a part at a time, and the policy is called when all is
+/// rendered. Between two parts, others have their turn.
+#[derive(Debug)]
+pub struct StepWork {
+    input: Arc<StepInput>,
+    reply: StepReply,
+    /// What is rendered, in the order of the journal. `None` for what was left out.
+    rendered: Vec<Option<Entry>>,
+    /// The place in the journal from which on there is more to render.
+    next: usize,
+    /// The bytes of the answers that are known.
+    bytes: u64,
+    may_hold: u64,
+}
+
+impl StepWork {
+    /// Nothing is done yet.
+    pub fn new(input: Arc<StepInput>) -> Self {
+        StepWork {
+            reply: StepReply {
+                is_full: input.is_full,
+                ..StepReply::nothing()
+            },
             rendered: Vec::new(),
-            cost: 0,
-            is_too_large: false,
-            is_full: self.is_full,
-            stepped: None,
-            checked: None,
-        };
-        let mut may_hold = self.may_hold;
-        let mut bytes = self.journal.iter().map(Item::bytes).fold(0, u64::saturating_add);
-        let mut rendered = Vec::new();
-        for (index, item) in self.journal.iter().enumerate() {
+            next: 0,
+            bytes: input.journal.iter().map(Item::bytes).fold(0, u64::saturating_add),
+            may_hold: input.may_hold,
+            input,
+        }
+    }
+
+    /// What it has cost so far, in fuel.
+    pub fn cost(&self) -> u64 {
+        self.reply.cost
+    }
+
+    /// Renders the next part.
+    pub fn render(&mut self, limits: &Limits) -> Part {
+        let input = self.input.clone();
+        let began = self.reply.cost;
+        for (index, item) in input.journal.iter().enumerate().skip(self.next) {
             let Item::Named(ask, render) = item else {
                 continue;
             };
-            if reply.cost >= AT_ONCE {
-                return reply;
+            if self.reply.cost - began >= AT_ONCE {
+                self.next = index;
+                return Part::More;
             }
-            let is_asked = index >= self.unasked;
+            let is_asked = index >= input.unasked;
             let most = if is_asked {
                 limits.journal
             } else {
                 limits.journal / 2
             };
-            let room = limits.answer.min(most.saturating_sub(bytes));
-            let entry = reply.render(ask, render, (room, limits.answer), is_asked);
-            if let Some(entry) = entry {
-                let size = size_of(&entry.answer);
-                if size > may_hold {
-                    reply.rendered.pop();
-                    reply.is_too_large = true;
-                    return reply;
-                }
-                may_hold -= size;
-                bytes = bytes.saturating_add(size);
-                rendered.push(Some(entry));
-            } else {
-                rendered.push(None);
+            let room = limits.answer.min(most.saturating_sub(self.bytes));
+            let entry = self.reply.render(ask, render, (room, limits.answer), is_asked);
+            let size = entry.as_ref().map_or(0, |entry| size_of(&entry.answer));
+            if size > self.may_hold {
+                self.reply.rendered.pop();
+                return Part::TooLarge(self.too_large());
             }
+            self.may_hold -= size;
+            self.bytes = self.bytes.saturating_add(size);
+            self.rendered.push(entry);
         }
-        let mut rendered = rendered.into_iter();
-        let journal = self.journal.iter().filter_map(|item| match item {
+        let mut rendered = std::mem::take(&mut self.rendered).into_iter();
+        let journal = input.journal.iter().filter_map(|item| match item {
             Item::Known(entry) => Some(Entry::clone(entry)),
             Item::Named(..) => rendered.next().flatten(),
         });
-        let pass = Pass {
+        Part::Ready(Pass {
             journal: journal.collect(),
-            ..self.pass.clone()
-        };
-        let stepped = policy(&pass);
+            ..input.pass.clone()
+        })
+    }
+
+    /// Ends the step with what the policy returned.
+    pub fn end(&mut self, stepped: Stepped) -> StepReply {
+        let check = &self.input.check;
         let returned = bytes_of(&stepped);
         let copied = returned.saturating_mul(PER_BYTE);
-        reply.cost = reply.cost.saturating_add(stepped.fuel).saturating_add(copied);
-        if returned > may_hold {
-            reply.is_too_large = true;
-            return reply;
+        self.reply.cost = self
+            .reply
+            .cost
+            .saturating_add(stepped.fuel)
+            .saturating_add(copied);
+        if returned > self.may_hold {
+            return self.too_large();
         }
         if let Ok(Step::Concluded { conclusion, .. }) = &stepped.outcome {
             let patch = conclusion.patch.as_ref();
-            reply.cost = reply.cost.saturating_add(self.check.cost(patch));
-            let edits = self.check.run(patch);
-            reply.checked = Some(edits.map(|edits| edits.map(Edits::without_tree)));
+            self.reply.cost = self.reply.cost.saturating_add(check.cost(patch));
+            let edits = check.run(patch);
+            self.reply.checked = Some(edits.map(|edits| edits.map(Edits::without_tree)));
         }
-        reply.stepped = Some(stepped);
-        reply
+        self.reply.stepped = Some(stepped);
+        self.reply()
+    }
+
+    fn too_large(&mut self) -> StepReply {
+        self.reply.is_too_large = true;
+        self.reply()
+    }
+
+    fn reply(&mut self) -> StepReply {
+        std::mem::replace(&mut self.reply, StepReply::nothing())
     }
 }
 
 impl StepReply {
-    /// A step that the host could not do.
-    pub fn failed(fault: Fault) -> Self {
-        let outcome = Err(fault);
+    fn nothing() -> Self {
         StepReply {
             rendered: Vec::new(),
             cost: 0,
             is_too_large: false,
             is_full: false,
-            stepped: Some(Stepped { outcome, fuel: 0 }),
+            stepped: None,
             checked: None,
+        }
+    }
+
+    /// A step that the host could not do.
+    pub fn failed(fault: Fault) -> Self {
+        let outcome = Err(fault);
+        StepReply {
+            stepped: Some(Stepped { outcome, fuel: 0 }),
+            ..StepReply::nothing()
         }
     }
 
@@ -369,12 +439,19 @@ mod tests {
     }
 
     #[test]
-    fn a_call_reads_so_much_and_the_next_one_goes_on_before_the_policy_is_called() {
+    fn a_part_reads_so_much_and_the_next_one_goes_on_before_the_policy_is_called() {
         let most = usize::try_from(AT_ONCE).expect("some MiB");
         let input = input(vec![list(1, most / 2), list(1, most / 2), list(1, SIZE)]);
-        let reply = input.step(&Limits::default(), |_| panic!("it is not all rendered"));
-        assert_eq!((reply.rendered.len(), reply.stepped), (2, None));
-        assert!(reply.cost >= AT_ONCE);
+        let mut work = StepWork::new(input.into());
+        assert!(matches!(work.render(&Limits::default()), Part::More));
+        assert_eq!(work.rendered.len(), 2);
+        assert!(work.cost() >= AT_ONCE);
+        let Part::Ready(pass) = work.render(&Limits::default()) else {
+            panic!("it is all rendered");
+        };
+        assert_eq!(pass.journal.len(), 3);
+        let reply = work.end(stepped());
+        assert_eq!((reply.rendered.len(), reply.stepped), (3, Some(stepped())));
     }
 
     #[test]

@@ -167,10 +167,7 @@ impl Stepping {
         self.run.rendered(reply.rendered, context.work);
         self.run.is_full = reply.is_full;
         let Some(stepped) = reply.stepped else {
-            return match reply.is_too_large {
-                true => self.grow(context),
-                false => self.begin_step(context),
-            };
+            return self.grow(context);
         };
         self.run.steps += 1;
         self.run.had.push(self.run.journal.len() as u32);

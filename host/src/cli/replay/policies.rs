@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use polity_core::binding::BindingSpec;
+use polity_core::binding::{BindingSpec, LoadedPolicy};
 use polity_core::contract::{Json, Manifest, Role};
 use polity_core::record::{PassRecord, RetryRecord, RoleRecord};
 use polity_sandbox::Policy;
@@ -303,7 +303,12 @@ impl Judges {
             Some(spec) => spec,
             None => without_binding(pass)?,
         };
-        Ok(Candidate::new(policy, &spec, config))
+        let loaded = LoadedPolicy {
+            id: policy.id().clone(),
+            manifest: policy.manifest().clone(),
+            config,
+        };
+        Ok(Candidate::new(policy, loaded, &spec))
     }
 
     fn name(&self, digest: &str) -> &str {

@@ -287,11 +287,11 @@ impl Starting<'_> {
             cluster: base.cluster.clone(),
             clouds: clouds.clone(),
             policies: base.policies.clone(),
-            // A clock that jumps must know of all work, so policies run on the event loop's own thread. Otherwise one more than
-            // there are processors: so a tenant queue has as many as those, and one is kept for others.
+            // A clock that jumps must know of all work, so policies run on the event loop's own thread. Otherwise there are as many
+            // as processors. One more would give a lone tenant all processors, and make the others wait three times as long.
             threads: match self.speed {
                 Speed::Max => 0,
-                Speed::Times(_) => std::thread::available_parallelism().map_or(1, |n| n.get()) + 1,
+                Speed::Times(_) => std::thread::available_parallelism().map_or(1, |n| n.get()),
             },
             observer,
             local: None,
