@@ -143,7 +143,8 @@ struct Judging<'a> {
 
 /// The end of the steps with the whole journal.
 enum Ended {
-    Concluded(Option<Verdict>, Conclusion),
+    /// With the journal on which the conclusion rests.
+    Concluded(Option<Verdict>, Conclusion, Vec<Entry>),
     Acts(Vec<Act>),
     Asks(Vec<Ask>),
     Fault(Fault),
@@ -156,21 +157,21 @@ impl Judging<'_> {
             return judged;
         }
         match (self.step(journal.clone()), recorded) {
-            (Ended::Concluded(verdict, now), Ok(was)) if exact => {
+            (Ended::Concluded(verdict, now, rests), Ok(was)) if exact => {
                 let is_same = verdict == self.role.verdict && now == *was;
                 let differences =
                     self.compared
-                        .conclusions((&self.role.verdict, was), (&verdict, &now), journal);
+                        .conclusions((&self.role.verdict, was), (&verdict, &now), (journal, &rests));
                 match is_same {
                     true => Judged::Same(Vec::new()),
                     false if differences.is_empty() => Judged::Differs(vec![self.compared.bytes()]),
                     false => Judged::Differs(differences),
                 }
             }
-            (Ended::Concluded(verdict, now), Ok(was)) => {
+            (Ended::Concluded(verdict, now, rests), Ok(was)) => {
                 let differences =
                     self.compared
-                        .conclusions((&self.role.verdict, was), (&verdict, &now), journal);
+                        .conclusions((&self.role.verdict, was), (&verdict, &now), (journal, &rests));
                 let decides_alike = differences
                     .iter()
                     .all(|difference| difference.what == What::Reads);
@@ -268,7 +269,9 @@ impl Judging<'_> {
             let known: BTreeSet<&Ask> = journal.iter().filter_map(ask_of).collect();
             let asks = match self.call(&journal) {
                 Err(fault) => return Ended::Fault(fault),
-                Ok(Step::Concluded { verdict, conclusion }) => return Ended::Concluded(verdict, conclusion),
+                Ok(Step::Concluded { verdict, conclusion }) => {
+                    return Ended::Concluded(verdict, conclusion, journal);
+                }
                 Ok(Step::Pending(Requests::Acts(acts))) if !acts.is_empty() => return Ended::Acts(acts),
                 Ok(Step::Pending(Requests::Asks(asks))) => asks,
                 Ok(Step::Pending(Requests::Acts(_))) => Vec::new(),
@@ -376,3 +379,6 @@ fn ask_of(entry: &Entry) -> Option<&Ask> {
 fn answers(entry: &Entry, ask: &Ask) -> bool {
     ask_of(entry) == Some(ask)
 }
+
+#[cfg(test)]
+mod tests;

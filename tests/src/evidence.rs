@@ -524,6 +524,7 @@ mod tests {
         let object =
             json!({"metadata": {"finalizers": ["a", "b"]}, "status": {"phase": "Cloning", "taskRef": "t"}});
         PassRecord {
+            binding: "".into(),
             pass: PassId(1),
             key: Key {
                 binding: "b".into(),

@@ -117,12 +117,14 @@ fn record(
         pending: pass.pending.clone(),
         steps: 1,
         fuel: 0,
+        had: Vec::new(),
         journal: pass.journal.clone(),
         verdict: verdict.clone(),
         conclusion: Some(conclusion.clone()),
         fault: None,
     };
     PassRecord {
+        binding: "".into(),
         pass: PassId(0),
         key: Key {
             binding: "cases".into(),

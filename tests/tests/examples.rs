@@ -57,10 +57,17 @@ fn run_in(folder: &TempDir) -> Ran {
     let read = passes.passes(|pass| wrong.extend(wrong_notes(&pass)));
     read.expect("it is whole");
     assert_eq!(wrong, [""; 0]);
-    Ran {
+    let ran = Ran {
         recording: recording.path().to_owned(),
         _folder: recording,
-    }
+    };
+    // The policies decide the same again, to the byte.
+    let judged = ran.asked(&["replay", "--recordings"]);
+    assert!(
+        judged.contains(": 0 of ") && judged.lines().count() == 1,
+        "{judged}"
+    );
+    ran
 }
 
 impl Ran {

@@ -36,6 +36,7 @@ mod readmes;
 mod real_cluster;
 mod real_stories;
 mod reference;
+mod replay;
 mod resolve;
 mod resumed;
 mod sandbox;

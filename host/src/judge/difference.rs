@@ -129,12 +129,12 @@ impl<'a> Compared<'a> {
         })
     }
 
-    /// The differences of two conclusions that rest on this journal.
+    /// The differences of two conclusions, each resting on its journal. The second one goes on where the first ends.
     pub(super) fn conclusions(
         &self,
         (verdict_was, was): (&Option<Verdict>, &Conclusion),
         (verdict_now, now): (&Option<Verdict>, &Conclusion),
-        journal: &[Entry],
+        (journal_was, journal_now): (&[Entry], &[Entry]),
     ) -> Vec<Difference> {
         let mut found = Vec::new();
         let [verdict_was, verdict_now] =
@@ -143,7 +143,7 @@ impl<'a> Compared<'a> {
             let [was, now] = [verdict_was, verdict_now].map(|verdict| verdict.and_then(Seen::plain));
             found.push(self.difference(What::Verdict, "", was, now));
         }
-        for entry in unused_acts(now, journal) {
+        for entry in unused_acts(now, journal_was) {
             let act = self.seen(&document(entry));
             found.push(self.difference(What::NoLonger, entry.operation(), act, None));
         }
@@ -157,7 +157,7 @@ impl<'a> Compared<'a> {
         let told =
             |conclusion: &Conclusion| conclusion.events.iter().map(|event| self.event(event)).collect();
         self.multisets(What::Event, told(was), told(now), &mut found);
-        let read = |conclusion: &Conclusion| -> BTreeSet<String> {
+        let read = |conclusion: &Conclusion, journal: &[Entry]| -> BTreeSet<String> {
             let indices = conclusion.used.iter();
             let entries = indices.filter_map(|index| journal.get(*index as usize));
             entries
@@ -165,7 +165,7 @@ impl<'a> Compared<'a> {
                 .map(|ask| self.question(&ask.question))
                 .collect()
         };
-        let (was, now) = (read(was), read(now));
+        let (was, now) = (read(was, journal_was), read(now, journal_now));
         for gone in was.difference(&now) {
             found.push(self.difference(What::Reads, gone, Seen::plain("read"), None));
         }
@@ -328,7 +328,7 @@ impl<'a> Compared<'a> {
                 }
                 None if !later.contains(&act) => new.push(act.clone()),
                 _ => {
-                    let before = left.first().map_or("", |made| made.operation());
+                    let before = left.first().or(made.first()).map_or("", |made| made.operation());
                     return vec![self.difference(What::Order, before, None, Seen::plain(act.operation()))];
                 }
             }

@@ -235,6 +235,7 @@ mod tests {
             answer: Ok(format!("\"{}\"", "x".repeat(bytes)).into()),
         });
         Arc::new(PassRecord {
+            binding: "".into(),
             pass: PassId(number),
             key: Key {
                 binding: "b".into(),
