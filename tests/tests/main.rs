@@ -6,6 +6,7 @@
 mod all_workflows;
 mod bad_input;
 mod cases;
+mod change;
 mod chaos;
 mod cluster;
 mod crash;

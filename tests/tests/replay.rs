@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use polity_tests::examples::copy;
 use polity_tests::guests;
@@ -24,6 +25,12 @@ impl Recorded {
             .expect("it runs");
         assert!(run.status.success(), "{}", said(&run));
         recorded
+    }
+
+    /// One for all tests that only read it.
+    fn machines() -> &'static Self {
+        static MACHINES: OnceLock<Recorded> = OnceLock::new();
+        MACHINES.get_or_init(|| Recorded::of("capv-machine"))
     }
 
     fn recording(&self) -> PathBuf {
@@ -87,7 +94,7 @@ fn changes(report: &Value) -> Vec<String> {
 
 #[test]
 fn a_change_of_a_configuration_is_all_that_is_shown_of_it() {
-    let recorded = Recorded::of("capv-machine");
+    let recorded = Recorded::machines();
     let as_it_was = "requeuePeriod: 20s\nfailureBackoff: 60s\n";
     for (configuration, expected) in [
         (as_it_was, &[][..]),
@@ -117,7 +124,7 @@ fn a_change_of_a_configuration_is_all_that_is_shown_of_it() {
 
 #[test]
 fn the_report_is_in_words_and_the_exit_code_says_what_was_found() {
-    let recorded = Recorded::of("capv-machine");
+    let recorded = Recorded::machines();
     let policy = component("capv_machine");
     let slower = recorded.file("slower.yaml", "requeuePeriod: 60s\n");
     let paths = [
@@ -142,7 +149,7 @@ fn the_report_is_in_words_and_the_exit_code_says_what_was_found() {
 
 #[test]
 fn what_cannot_be_judged_is_said_in_one_sentence() {
-    let recorded = Recorded::of("capv-machine");
+    let recorded = Recorded::machines();
     let policy = component("capv_machine");
     let wrong = recorded.file("wrong.yaml", "requeuePeriod: soon\n");
     let unknown = recorded.file("unknown.yaml", "requeuPeriod: 20s\n");

@@ -1,12 +1,13 @@
 //! `polity explain`: the timeline of an object's passes, and what it waits for.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use polity_core::contract::{Act, Entry, Manifest, Question, Request, Resolution, Wait};
+use polity_core::contract::{Act, Conclusion, Entry, Manifest, Question, Request, Resolution, Wait};
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
 use polity_core::time::Unix;
 use polity_kube_rules::time::rfc3339;
@@ -44,6 +45,9 @@ pub(super) struct Explain {
     /// Show the ids of edges, too, and the edges that the host derives.
     #[arg(long)]
     ids: bool,
+    /// Show each step: what the policy knew, and what it wanted. Answers on which nothing rests are shown, too.
+    #[arg(long)]
+    step: bool,
 }
 
 impl Explain {
@@ -182,20 +186,9 @@ impl Explain {
                 self.short(&state)
             ));
         }
-        for (index, entry) in role.journal.iter().enumerate() {
-            let used = role
-                .conclusion
-                .as_ref()
-                .is_none_or(|c| c.used.contains(&(index as u32)));
-            if !used {
-                continue;
-            }
-            let (verb, what) = self.request(entry);
-            let answer = match &entry.answer {
-                Ok(json) => self.short(json),
-                Err(failure) => failure.to_string(),
-            };
-            line(&format!("    {verb}     {what} → {answer}"));
+        match self.step {
+            true => self.show_steps(role),
+            false => self.show_entries(role, 0..role.journal.len()),
         }
         if let Some(verdict) = &role.verdict {
             line(&format!("    verdict {verdict:?}"));
@@ -219,6 +212,50 @@ impl Explain {
                 "    event   {:?} {}: {}",
                 event.kind, event.reason, event.message
             ));
+        }
+    }
+
+    /// Shows each step with what it wanted, behind the answers of the last pass, which the first step knew.
+    fn show_steps(&self, role: &RoleRecord) {
+        let RoleRecord { journal, had, .. } = role;
+        let Some(known) = had.first() else {
+            line("    steps   were not recorded: the recording is of an older version of polity");
+            return self.show_entries(role, 0..journal.len());
+        };
+        let end = journal.len();
+        self.show_entries(role, 0..(*known as usize).min(end));
+        for (number, from) in had.iter().enumerate() {
+            let from = (*from as usize).min(end);
+            let to = had.get(number + 1).map_or(end, |to| (*to as usize).min(end));
+            let ends = match (from < to, &role.fault) {
+                (true, _) => "wanted:",
+                (false, None) => "decided",
+                (false, Some(_)) => "broke its contract",
+            };
+            let name = role.role.as_str();
+            line(&format!(
+                "    step    {} of {name} knew {from} answers and {ends}",
+                number + 1
+            ));
+            self.show_entries(role, from..to);
+        }
+    }
+
+    /// Shows requests with their answers: those on which the conclusion rests, and with `--step` all.
+    fn show_entries(&self, role: &RoleRecord, of: Range<usize>) {
+        for (index, entry) in role.journal.iter().enumerate().take(of.end).skip(of.start) {
+            let rests = |conclusion: &Conclusion| conclusion.used.contains(&(index as u32));
+            let is_used = role.conclusion.as_ref().is_none_or(rests);
+            if !is_used && !self.step {
+                continue;
+            }
+            let (verb, what) = self.request(entry);
+            let answer = match &entry.answer {
+                Ok(json) => self.short(json),
+                Err(failure) => failure.to_string(),
+            };
+            let unused = if is_used { "" } else { " (not used)" };
+            line(&format!("    {verb}     {what} → {answer}{unused}"));
         }
     }
 

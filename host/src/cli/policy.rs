@@ -1,6 +1,7 @@
 //! `polity policy`: builds policies, and shows what they say of themselves.
 
 mod build;
+mod diff;
 mod inspect;
 
 use std::path::Path;
@@ -25,6 +26,7 @@ pub(super) struct Policy {
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
     Build(build::Build),
+    Diff(diff::Diff),
     Inspect(inspect::Inspect),
 }
 
@@ -32,6 +34,7 @@ impl Policy {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         match self.command {
             PolicyCommand::Build(build) => build.run(format),
+            PolicyCommand::Diff(diff) => diff.run(format),
             PolicyCommand::Inspect(inspect) => inspect.run(format),
         }
     }

@@ -176,7 +176,7 @@ fn fields(schema: &Value) -> Vec<String> {
 }
 
 /// A need as a binding grants it: `cloud vm.get`, `create v1 Pod`.
-fn need(need: &Need) -> String {
+pub(super) fn need(need: &Need) -> String {
     let (verb, of) = match need {
         Need::Objects(kind) => ("ask", kind_of(kind)),
         Need::Secrets => ("secrets", String::new()),
