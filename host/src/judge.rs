@@ -144,7 +144,7 @@ struct Judging<'a> {
 /// The end of the steps with the whole journal.
 enum Ended {
     /// With the journal on which the conclusion rests.
-    Concluded(Option<Verdict>, Conclusion, Vec<Entry>),
+    Concluded(Option<Verdict>, Box<Conclusion>, Vec<Entry>),
     Acts(Vec<Act>),
     Asks(Vec<Ask>),
     Fault(Fault),
@@ -158,7 +158,7 @@ impl Judging<'_> {
         }
         match (self.step(journal.clone()), recorded) {
             (Ended::Concluded(verdict, now, rests), Ok(was)) if exact => {
-                let is_same = verdict == self.role.verdict && now == *was;
+                let is_same = verdict == self.role.verdict && *now == *was;
                 let differences =
                     self.compared
                         .conclusions((&self.role.verdict, was), (&verdict, &now), (journal, &rests));
@@ -270,7 +270,7 @@ impl Judging<'_> {
             let asks = match self.call(&journal) {
                 Err(fault) => return Ended::Fault(fault),
                 Ok(Step::Concluded { verdict, conclusion }) => {
-                    return Ended::Concluded(verdict, conclusion, journal);
+                    return Ended::Concluded(verdict, conclusion.into(), journal);
                 }
                 Ok(Step::Pending(Requests::Acts(acts))) if !acts.is_empty() => return Ended::Acts(acts),
                 Ok(Step::Pending(Requests::Asks(asks))) => asks,

@@ -164,13 +164,15 @@ impl Workers {
 
     fn push(&self, turn: Turn, work: Work) -> Option<Input> {
         let mut job = Job { turn, work };
-        while self.inline {
+        if !self.inline {
+            self.queue.push(job);
+            return None;
+        }
+        loop {
             if let Some(reply) = job.part().0 {
                 return Some(job.returned(reply));
             }
         }
-        self.queue.push(job);
-        None
     }
 }
 
@@ -258,7 +260,7 @@ impl Job {
                 let before = work.cost();
                 let reply = match work.render(limits) {
                     Part::More => return (None, work.cost() - before),
-                    Part::TooLarge(reply) => reply,
+                    Part::TooLarge(reply) => *reply,
                     Part::Ready(pass) => work.end(policy.step(&pass, limits)),
                 };
                 let cost = reply.cost - before;

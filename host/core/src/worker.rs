@@ -117,7 +117,7 @@ impl StepInput {
         loop {
             match work.render(limits) {
                 Part::More => {}
-                Part::TooLarge(reply) => return reply,
+                Part::TooLarge(reply) => return *reply,
                 Part::Ready(pass) => return work.end(policy(&pass)),
             }
         }
@@ -130,7 +130,7 @@ pub enum Part {
     /// More is to be rendered.
     More,
     /// The pass may not hold what was rendered. This is the result.
-    TooLarge(StepReply),
+    TooLarge(Box<StepReply>),
     /// The policy is to be called with this.
     Ready(Pass),
 }
@@ -194,7 +194,7 @@ impl StepWork {
             let size = entry.as_ref().map_or(0, |entry| size_of(&entry.answer));
             if size > self.may_hold {
                 self.reply.rendered.pop();
-                return Part::TooLarge(self.too_large());
+                return Part::TooLarge(self.too_large().into());
             }
             self.may_hold -= size;
             self.bytes = self.bytes.saturating_add(size);

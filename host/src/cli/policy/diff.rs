@@ -200,10 +200,7 @@ impl Changes {
                 (Some(Value::Object(_)), None) => changes.gone.push(path),
                 (was, now) => {
                     let shown = |value: Option<&Value>| {
-                        value.map_or_else(
-                            || "nothing".into(),
-                            |value| shortened(&value.to_string(), SHOWN).into_owned(),
-                        )
+                        value.map_or_else(|| "nothing".into(), |value| shortened(&value.to_string(), SHOWN))
                     };
                     changes
                         .changed
