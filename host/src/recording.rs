@@ -413,6 +413,11 @@ pub struct Line {
 }
 
 impl Line {
+    /// The bytes of its text.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// What the line holds; `None` if it is the last one of its segment, and a crash cut it short.
     ///
     /// # Errors

@@ -22,8 +22,9 @@ use crate::judge::{Candidate, Groups, Judged};
 use crate::progress::{Format, say};
 use crate::recording::{Line, Recording};
 
-/// So many lines are handed to a thread at once.
+/// So many lines, or lines of so many bytes, are handed to a thread at once.
 const BATCH: usize = 64;
+const BATCH_BYTES: usize = 1 << 20;
 /// How often people are told how far the work is.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
@@ -141,11 +142,13 @@ impl Judges {
         };
         std::thread::scope(|scope| {
             let judging: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.some(&lines))).collect();
-            let (mut batch, mut told, mut count) = (Vec::new(), Instant::now(), 0_u64);
+            let (mut batch, mut bytes, mut told, mut count) = (Vec::new(), 0, Instant::now(), 0_u64);
             let damaged = self.recording.lines(all_sessions, |line| {
+                bytes += line.bytes();
                 batch.push(line);
                 count += 1;
-                if batch.len() >= BATCH {
+                if batch.len() >= BATCH || bytes >= BATCH_BYTES {
+                    bytes = 0;
                     // If a thread has ended, it says why.
                     let _ = sender.send(std::mem::take(&mut batch));
                 }
