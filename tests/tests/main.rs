@@ -31,6 +31,7 @@ mod openstack;
 mod operations;
 mod outside;
 mod page;
+mod played;
 mod policy_build;
 mod process;
 mod readmes;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use polity_core::contract::{Edge, Manifest};
-use polity_core::record::RoleRecord;
+use polity_core::record::{PassRecord, RoleRecord};
 use serde_json::json;
 
 use super::recorded::Sessions;
@@ -70,22 +70,12 @@ impl Edges {
     /// Counts the edges of a recording. Returns the number of damaged lines.
     fn count(&self, folder: &Path, counted: &mut Counted) -> Result<u64> {
         let recording = Recording::open(folder)?;
-        let manifests = recording.manifests()?;
-        for manifest in manifests.values().filter(|m| self.wants(&m.name)) {
-            counted
-                .tables
-                .entry(manifest.name.clone())
-                .or_insert_with(|| manifest.edges.clone());
-        }
-        self.sessions.passes(&recording, |record| {
-            let taken = crate::edges::taken(&record, &manifests);
-            for role in &record.roles {
-                let manifest = manifests.get(&*role.policy.0);
-                if let Some(manifest) = manifest.filter(|m| self.wants(&m.name)) {
-                    counted.count(manifest, role, &taken);
-                }
-            }
-        })
+        let all = recording.manifests()?;
+        let mut manifests = all.clone();
+        manifests.retain(|_, manifest| self.wants(&manifest.name));
+        counted.tables_of(&manifests);
+        self.sessions
+            .passes(&recording, |record| counted.passed(&record, &all, &manifests))
     }
 
     fn wants(&self, policy: &str) -> bool {
@@ -95,7 +85,7 @@ impl Edges {
 
 /// How often each edge was taken.
 #[derive(Default)]
-struct Counted {
+pub(super) struct Counted {
     /// The edges of each policy, by its name.
     tables: BTreeMap<String, Vec<Edge>>,
     /// By policy and id.
@@ -103,6 +93,57 @@ struct Counted {
 }
 
 impl Counted {
+    /// Adds all passes of a recording.
+    pub(super) fn add_recording(&mut self, recording: &Recording) -> Result<()> {
+        let manifests = recording.manifests()?;
+        self.tables_of(&manifests);
+        recording.passes(|record| self.passed(&record, &manifests, &manifests))?;
+        Ok(())
+    }
+
+    fn tables_of(&mut self, manifests: &BTreeMap<String, Manifest>) {
+        for manifest in manifests.values() {
+            let table = self.tables.entry(manifest.name.clone());
+            table.or_insert_with(|| manifest.edges.clone());
+        }
+    }
+
+    /// Counts the edges of a pass, of the wanted policies among all.
+    fn passed(
+        &mut self,
+        record: &PassRecord,
+        all: &BTreeMap<String, Manifest>,
+        wanted: &BTreeMap<String, Manifest>,
+    ) {
+        let taken = crate::edges::taken(record, all);
+        for role in &record.roles {
+            if let Some(manifest) = wanted.get(&*role.policy.0) {
+                self.count(manifest, role, &taken);
+            }
+        }
+    }
+
+    /// Adds what was counted elsewhere.
+    pub(super) fn add(&mut self, other: &Counted) {
+        for (policy, table) in &other.tables {
+            self.tables.entry(policy.clone()).or_insert_with(|| table.clone());
+        }
+        for (edge, count) in &other.counts {
+            *self.counts.entry(edge.clone()).or_default() += count;
+        }
+    }
+
+    /// The edges that were never taken.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let tables = self.tables.iter();
+        let edges = tables
+            .flat_map(|(policy, table)| table.iter().map(move |edge| (policy.clone(), edge.id.clone())));
+        edges
+            .filter(|edge| !self.counts.contains_key(edge))
+            .map(|(_, id)| id)
+            .collect()
+    }
+
     fn count(&mut self, manifest: &Manifest, role: &RoleRecord, taken: &[String]) {
         let noted = role.conclusion.iter().flat_map(|c| &c.notes);
         let is_derived = |id: &&String| {

@@ -17,6 +17,7 @@ mod run;
 mod settings;
 mod status;
 mod stopping;
+mod test;
 mod top;
 
 use std::io::IsTerminal as _;
@@ -61,6 +62,7 @@ enum Command {
     Status(status::Status),
     Policy(policy::Policy),
     Replay(replay::Replay),
+    Test(test::Test),
     Resolve(resolve::Resolve),
     Edges(edges::Edges),
     Crds(crds::Crds),
@@ -107,6 +109,7 @@ impl Cli {
             Command::Status(status) => status.run(self.output),
             Command::Policy(policy) => policy.run(self.output),
             Command::Replay(replay) => replay.run(self.output),
+            Command::Test(test) => test.run(self.output),
             Command::Completions(completions) => completions.run(),
             Command::Resolve(resolve) => resolve.run(self.output),
             Command::Edges(edges) => edges.run(self.output),

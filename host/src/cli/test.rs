@@ -1,0 +1,280 @@
+//! `polity test`: plays the scenarios of folders, and says which hold.
+
+mod report;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use polity_core::key::Key;
+
+use super::edges::Counted;
+use crate::overview::{Overview, Standing};
+use crate::private;
+use crate::progress::{Format, say};
+use crate::recording::Recording;
+
+/// The most lines and objects that are shown of a scenario that failed.
+const SHOWN: usize = 12;
+
+/// Play scenarios, and say which hold.
+///
+/// Each folder with a Scenario is run by itself, standalone and in a clock that jumps, until everything is settled: as with `polity
+/// run --until-settled --speed max`. As many run at a time as there are processors. Of one that fails, what is not as expected is
+/// printed, how its objects stand, and where its recording is.
+///
+/// Exits 1 if a scenario fails.
+///
+/// Examples:
+///
+///   polity test examples
+///
+///   polity test ./my-policy/scenarios --junit report.xml
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(super) struct Test {
+    /// Folders with a Scenario, or folders of such folders.
+    #[arg(value_name = "DIR", default_value = ".")]
+    folders: Vec<PathBuf>,
+    /// Write a report for CI, in the format of JUnit.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+/// A scenario that was played.
+struct Played {
+    folder: PathBuf,
+    took: Duration,
+    passes: u64,
+    /// What is wrong; nothing if it holds.
+    wrong: Vec<String>,
+    counted: Counted,
+}
+
+impl Test {
+    pub(super) fn run(self, format: Format) -> Result<ExitCode> {
+        let mut folders = Vec::new();
+        for folder in &self.folders {
+            let found = scenarios(folder)?;
+            if found.is_empty() {
+                bail!(
+                    "{} has no Scenario, and none is in the folders in it: a manifest of kind Scenario says what is expected",
+                    folder.display()
+                );
+            }
+            folders.extend(found);
+        }
+        let played = play(&folders, format)?;
+        let mut counted = Counted::default();
+        for one in &played {
+            counted.add(&one.counted);
+        }
+        let failed = played.iter().filter(|one| !one.wrong.is_empty()).count();
+        report::print_end(format, played.len(), failed, &counted.missing());
+        if let Some(path) = &self.junit {
+            let written = std::fs::write(path, report::junit(&played));
+            written.with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(ExitCode::from(u8::from(failed > 0)))
+    }
+}
+
+/// Plays scenarios, as many at a time as there are processors, and prints each when it has ended. In the order of the folders.
+fn play(folders: &[PathBuf], format: Format) -> Result<Vec<Played>> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (next, played) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        while let Some((index, folder)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            folders.get(index).map(|folder| (index, folder))
+        } {
+            let one = one(folder)?;
+            report::print_one(format, &one);
+            played
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((index, one));
+        }
+        anyhow::Ok(())
+    };
+    if folders.len() > 1 {
+        say(
+            format,
+            &format!(
+                "{} scenarios, {} at a time",
+                folders.len(),
+                threads.min(folders.len())
+            ),
+        );
+    }
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(ended) => ended?,
+                Err(_) => bail!("a thread of the tests ended; this is a bug of Polity"),
+            }
+        }
+        Ok(())
+    })?;
+    let mut played = played.into_inner().unwrap_or_else(PoisonError::into_inner);
+    played.sort_by_key(|(index, _)| *index);
+    Ok(played.into_iter().map(|(_, one)| one).collect())
+}
+
+/// Plays a scenario in a process of its own. The recording of one that fails stays.
+fn one(folder: &Path) -> Result<Played> {
+    let began = Instant::now();
+    let place = private::fresh_folder(&std::env::temp_dir(), "polity-test")
+        .context("cannot create a folder for the recording of a scenario")?;
+    let recordings = place.join("recording");
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let run = Command::new(program)
+        .args(["run", "--until-settled", "--speed", "max", "--record"])
+        .arg(&recordings)
+        .arg(folder)
+        // What it remembers as the latest recording is of no interest to `explain` without a name.
+        .env("TMPDIR", &place)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot play {}", folder.display()))?;
+    let mut one = Played {
+        folder: folder.to_owned(),
+        took: Duration::ZERO,
+        passes: 0,
+        wrong: Vec::new(),
+        counted: Counted::default(),
+    };
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    if !run.status.success() {
+        one.wrong = wrong_of(&said);
+    }
+    let is_recorded = recordings.exists();
+    if is_recorded {
+        let recording = Recording::open(&recordings)?;
+        let (manifests, overview) = (recording.manifests()?, Overview::default());
+        one.counted.add_recording(&recording)?;
+        recording.passes(|record| {
+            one.passes += 1;
+            overview.passed(&record, &manifests);
+        })?;
+        if !one.wrong.is_empty() {
+            one.wrong.extend(unsettled(&overview));
+            one.wrong
+                .push(format!("its recording is {}", recordings.display()));
+        }
+    }
+    one.took = began.elapsed();
+    if one.wrong.is_empty() || !is_recorded {
+        // What cannot be removed is swept by the system.
+        let _ = std::fs::remove_dir_all(&place);
+    }
+    Ok(one)
+}
+
+/// How the objects stand that are not at rest, a few of them.
+fn unsettled(overview: &Overview) -> Vec<String> {
+    let objects = overview.objects().into_iter();
+    let unsettled = objects.filter(|(_, standing)| !standing.state.is_at_rest());
+    let line = |(key, standing): (Key, Standing)| {
+        let Standing {
+            kind,
+            phase,
+            event,
+            then,
+            ..
+        } = standing;
+        format!("{kind} {key}  {phase}  {event}  → {then}")
+    };
+    unsettled.take(SHOWN).map(line).collect()
+}
+
+/// The folders with a scenario: this one, or those in it.
+fn scenarios(folder: &Path) -> Result<Vec<PathBuf>> {
+    let at = || format!("cannot read {}", folder.display());
+    if has_scenario(folder).with_context(at)? {
+        return Ok(vec![folder.to_owned()]);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(at)? {
+        let path = entry.with_context(at)?.path();
+        if path.is_dir() && has_scenario(&path).with_context(|| format!("cannot read {}", path.display()))? {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn has_scenario(folder: &Path) -> io::Result<bool> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        let is_manifest = path
+            .extension()
+            .is_some_and(|extension| ["yaml", "yml", "json"].iter().any(|known| extension == *known));
+        if is_manifest && path.is_file() {
+            let text = std::fs::read_to_string(&path)?;
+            let says = |line: &str| line.trim().trim_end_matches(',').replace('"', "") == "kind: Scenario";
+            if text.lines().any(says) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// What a run says is wrong: all after the first expectation that does not hold, or its last lines.
+fn wrong_of(said: &str) -> Vec<String> {
+    let lines: Vec<&str> = said
+        .lines()
+        .map(|line| line.strip_prefix("polity: ").unwrap_or(line).trim_end())
+        .filter(|line| !line.trim_start().starts_with("as expected"))
+        .collect();
+    let first = lines.iter().position(|line| line.contains("not as expected"));
+    let from = first.unwrap_or_else(|| lines.len().saturating_sub(SHOWN));
+    let shown = lines[from..].iter().take(SHOWN);
+    shown.map(|line| (*line).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_told_without_what_is_as_expected() {
+        let said = "polity: building it\npolity: everything is settled\npolity:   as expected: a\n\
+            polity:   not as expected: b\npolity:     because\npolity:   as expected: c\n";
+        assert_eq!(wrong_of(said), ["  not as expected: b", "    because"]);
+        assert_eq!(
+            wrong_of("polity: there is no such file\n"),
+            ["there is no such file"]
+        );
+    }
+
+    #[test]
+    fn folders_with_a_scenario_are_found_one_level_deep() {
+        let place = tempfile::tempdir().expect("a folder");
+        for (folder, text) in [
+            ("b", "a: 1\nkind: Scenario\n"),
+            ("a", "{\n  \"kind\": \"Scenario\",\n}"),
+            ("c", "kind: Machine"),
+        ] {
+            let folder = place.path().join(folder);
+            std::fs::create_dir(&folder).expect("created");
+            std::fs::write(folder.join("it.yaml"), text).expect("written");
+        }
+        let found = scenarios(place.path()).expect("they can be read");
+        assert_eq!(found, [place.path().join("a"), place.path().join("b")]);
+        assert_eq!(scenarios(&found[0]).expect("it can be read"), [found[0].clone()]);
+        assert!(
+            scenarios(&place.path().join("c"))
+                .expect("it can be read")
+                .is_empty()
+        );
+    }
+}
