@@ -55,7 +55,7 @@ fn a_reader_of_the_page_sees_what_a_change_would_do() {
         assert!(explained.contains(step), "{explained}");
     }
     let played = types("test");
-    assert!(played.contains("1 scenarios: 1 hold, 0 failed"), "{played}");
+    assert!(played.contains("1 scenario: 1 hold, 0 failed"), "{played}");
     let ci = types("ci");
     assert!(ci.contains(": 0 of "), "{ci}");
 }

@@ -23,7 +23,7 @@ pub(super) fn print_one(format: Format, one: &Played) {
     let wrong = one.wrong.iter().map(|why| format!("       {why}"));
     let lines: Vec<String> = std::iter::once(line)
         .chain(wrong)
-        .map(|line| printable(&line).into())
+        .map(|line| printable(&line))
         .collect();
     print(&lines.join("\n"));
 }
@@ -31,8 +31,9 @@ pub(super) fn print_one(format: Format, one: &Played) {
 /// Prints the sum of all.
 pub(super) fn print_end(format: Format, all: usize, failed: usize, missing: &[String]) {
     if format == Format::Text {
+        let scenarios = if all == 1 { "scenario" } else { "scenarios" };
         print(&format!(
-            "{all} scenarios: {} hold, {failed} failed",
+            "{all} {scenarios}: {} hold, {failed} failed",
             all - failed
         ));
     }
