@@ -112,6 +112,10 @@ impl Candidate {
             candidate: self,
             pass,
             role,
+            snapshot: pass.object.as_ref().map(|object| {
+                let tree: Value = serde_json::from_str(object).unwrap_or_default();
+                Object::new(tree)
+            }),
             compared: Compared::new(pass, role.role),
         };
         judging.run(recorded, exact)
@@ -138,6 +142,7 @@ struct Judging<'a> {
     candidate: &'a Candidate,
     pass: &'a PassRecord,
     role: &'a RoleRecord,
+    snapshot: Option<Object>,
     compared: Compared<'a>,
 }
 
@@ -157,25 +162,19 @@ impl Judging<'_> {
             return judged;
         }
         match (self.step(journal.clone()), recorded) {
-            (Ended::Concluded(verdict, now, rests), Ok(was)) if exact => {
-                let is_same = verdict == self.role.verdict && *now == *was;
-                let differences =
-                    self.compared
-                        .conclusions((&self.role.verdict, was), (&verdict, &now), (journal, &rests));
-                match is_same {
-                    true => Judged::Same(Vec::new()),
-                    false if differences.is_empty() => Judged::Differs(vec![self.compared.bytes()]),
-                    false => Judged::Differs(differences),
-                }
-            }
             (Ended::Concluded(verdict, now, rests), Ok(was)) => {
-                let differences =
-                    self.compared
-                        .conclusions((&self.role.verdict, was), (&verdict, &now), (journal, &rests));
+                let was = (&self.role.verdict, was);
+                let mut differences = self
+                    .compared
+                    .conclusions(was, (&verdict, &now), (journal, &rests));
+                let is_exact = !exact || (verdict == self.role.verdict && *now == *was.1);
+                if !is_exact && differences.is_empty() {
+                    differences.push(self.compared.bytes());
+                }
                 let decides_alike = differences
                     .iter()
                     .all(|difference| difference.what == What::Reads);
-                match decides_alike {
+                match is_exact && decides_alike {
                     true => Judged::Same(differences),
                     false => Judged::Differs(differences),
                 }
@@ -297,10 +296,6 @@ impl Judging<'_> {
             config,
         } = self.candidate;
         let limits = &binding.spec.limits;
-        let snapshot = self.pass.object.as_ref().map(|object| {
-            let tree: Value = serde_json::from_str(object).unwrap_or_default();
-            Object::new(tree)
-        });
         let input = StepInput {
             pass: Pass {
                 object: self.pass.object.clone(),
@@ -322,7 +317,7 @@ impl Judging<'_> {
             check: Check {
                 binding: binding.clone(),
                 role: self.role.role,
-                snapshot,
+                snapshot: self.snapshot.clone(),
                 judged: None,
             },
         };

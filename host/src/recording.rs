@@ -19,7 +19,7 @@ mod segments;
 mod thread;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead, Read as _};
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -285,11 +285,7 @@ impl Recording {
 
     /// The file that tells what objects wait for; `None` if there is none.
     pub(crate) fn waiting(&self) -> Result<Option<String>> {
-        match private::open_of_others(&self.dir, WAITING).and_then(io::read_to_string) {
-            Ok(text) => Ok(Some(text)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).with_context(|| format!("cannot read {WAITING}")),
-        }
+        self.file(WAITING)
     }
 
     /// The same of what drivers exchanged with clouds.
@@ -301,26 +297,20 @@ impl Recording {
         }
     }
 
-    /// The bytes of a policy that took part; `None` if they are not there.
-    pub fn code(&self, digest: &str) -> Result<Option<Vec<u8>>> {
-        self.file(&format!("policies/{digest}.wasm"))
-    }
-
     /// What the binding of this digest said; `None` if it was not recorded, as in recordings of older versions.
     pub fn binding(&self, digest: &str) -> Result<Option<BindingSpec>> {
         let name = format!("bindings/{digest}.json");
         let Some(text) = self.file(&name)? else {
             return Ok(None);
         };
-        let spec = serde_json::from_slice(&text).with_context(|| format!("{name} is damaged"))?;
+        let spec = serde_json::from_str(&text).with_context(|| format!("{name} is damaged"))?;
         Ok(Some(spec))
     }
 
-    fn file(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let mut bytes = Vec::new();
-        let read = private::open_of_others(&self.dir, name).and_then(|mut file| file.read_to_end(&mut bytes));
-        match read {
-            Ok(_) => Ok(Some(bytes)),
+    /// The text of a file; `None` if there is none.
+    fn file(&self, name: &str) -> Result<Option<String>> {
+        match private::open_of_others(&self.dir, name).and_then(io::read_to_string) {
+            Ok(text) => Ok(Some(text)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e).with_context(|| format!("cannot read {name}")),
         }

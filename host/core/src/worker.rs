@@ -245,7 +245,7 @@ impl StepWork {
 }
 
 impl StepReply {
-    fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         StepReply {
             rendered: Vec::new(),
             cost: 0,

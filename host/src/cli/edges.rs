@@ -45,7 +45,8 @@ impl Edges {
             let damaged = self.count(folder, &mut counted)?;
             super::recorded::warn_of_damage(format, folder, damaged);
         }
-        let missing = counted.show(format);
+        counted.show(format);
+        let missing = counted.missing();
         let unknown = counted.unknown();
         if !unknown.is_empty() {
             say(
@@ -93,15 +94,8 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Adds all passes of a recording.
-    pub(super) fn add_recording(&mut self, recording: &Recording) -> Result<()> {
-        let manifests = recording.manifests()?;
-        self.tables_of(&manifests);
-        recording.passes(|record| self.passed(&record, &manifests, &manifests))?;
-        Ok(())
-    }
-
-    fn tables_of(&mut self, manifests: &BTreeMap<String, Manifest>) {
+    /// Knows the edges of these policies.
+    pub(super) fn tables_of(&mut self, manifests: &BTreeMap<String, Manifest>) {
         for manifest in manifests.values() {
             let table = self.tables.entry(manifest.name.clone());
             table.or_insert_with(|| manifest.edges.clone());
@@ -109,7 +103,7 @@ impl Counted {
     }
 
     /// Counts the edges of a pass, of the wanted policies among all.
-    fn passed(
+    pub(super) fn passed(
         &mut self,
         record: &PassRecord,
         all: &BTreeMap<String, Manifest>,
@@ -158,16 +152,12 @@ impl Counted {
         }
     }
 
-    /// Shows every edge with its count. Returns those that were never taken.
-    fn show(&self, format: Format) -> Vec<String> {
-        let mut missing = Vec::new();
+    /// Shows every edge with its count.
+    fn show(&self, format: Format) {
         for (policy, table) in &self.tables {
             for edge in table {
                 let count = self.counts.get(&(policy.clone(), edge.id.clone()));
                 let count = count.copied().unwrap_or(0);
-                if count == 0 {
-                    missing.push(edge.id.clone());
-                }
                 match format {
                     Format::Json => print_json(
                         &json!({"policy": policy, "id": edge.id, "count": count, "meaning": edge.meaning}),
@@ -180,7 +170,6 @@ impl Counted {
                 }
             }
         }
-        missing
     }
 
     /// The ids that were taken and are in no table.

@@ -48,19 +48,31 @@ pub(super) fn load(path: &Path, format: Format) -> Result<(Arc<polity_sandbox::P
 
 /// A wasm file, or the folder of a crate, as a source in the folder above it, and what loads it from there.
 pub(super) fn named(path: &Path, format: Format) -> Result<(Policies, PolicySource)> {
-    let sandbox = super::sandbox(polity_sandbox::Allocation::default())?;
     // `.` has no name of its own.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let folder = folder_of(&path);
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned());
     let (file, krate) = if path.is_dir() { (None, name) } else { (name, None) };
     let source = PolicySource {
-        file,
         krate,
+        ..of_file(file)
+    };
+    Ok((in_folder(folder_of(&path), format)?, source))
+}
+
+/// What loads policies from a folder.
+pub(super) fn in_folder(folder: &Path, format: Format) -> Result<Policies> {
+    let sandbox = super::sandbox(polity_sandbox::Allocation::default())?;
+    let report = Box::new(move |message: &str| say(format, message));
+    Ok(Policies::new(sandbox, folder, true, report))
+}
+
+/// A file of the folder as a source.
+pub(super) fn of_file(file: Option<String>) -> PolicySource {
+    PolicySource {
+        file,
+        krate: None,
         sha256: None,
         configuration: None,
         writes: None,
-    };
-    let report = Box::new(move |message: &str| say(format, message));
-    Ok((Policies::new(sandbox, folder, true, report), source))
+    }
 }

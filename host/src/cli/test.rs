@@ -158,9 +158,10 @@ fn one(folder: &Path) -> Result<Played> {
     if is_recorded {
         let recording = Recording::open(&recordings)?;
         let (manifests, overview) = (recording.manifests()?, Overview::default());
-        one.counted.add_recording(&recording)?;
+        one.counted.tables_of(&manifests);
         recording.passes(|record| {
             one.passes += 1;
+            one.counted.passed(&record, &manifests, &manifests);
             overview.passed(&record, &manifests);
         })?;
         if !one.wrong.is_empty() {

@@ -486,14 +486,7 @@ pub(super) fn stepped(step: Step) -> PhaseEvent {
 
 /// A reply before the policy was called.
 pub(crate) fn unstepped() -> StepReply {
-    StepReply {
-        rendered: Vec::new(),
-        cost: 0,
-        is_too_large: false,
-        is_full: false,
-        stepped: None,
-        checked: None,
-    }
+    StepReply::nothing()
 }
 
 fn nothing() -> Stepped {

@@ -19,6 +19,7 @@ use super::super::recorded::warn_of_damage;
 use super::{FailOn, Replay, report};
 use crate::configuration::configuration;
 use crate::judge::{Candidate, Groups, Judged};
+use crate::policies::Policies;
 use crate::progress::{Format, say};
 use crate::recording::{Line, Recording};
 
@@ -33,9 +34,9 @@ pub(super) fn run(replay: &Replay, format: Format) -> Result<ExitCode> {
     let (folder, recording) = replay.recorded.open()?;
     let manifests = recording.manifests()?;
     let judges = Judges {
-        candidate: match &replay.policy {
-            Some(path) => Some(chosen(path, replay, format)?),
-            None => None,
+        by: match &replay.policy {
+            Some(path) => By::Chosen(chosen(path, replay, format)?),
+            None => By::Recorded(policy::in_folder(&folder.join("policies"), format)?),
         },
         folder: folder.clone(),
         recording,
@@ -50,7 +51,7 @@ pub(super) fn run(replay: &Replay, format: Format) -> Result<ExitCode> {
     }
     report::print(format, &judges.title(), &judged.groups, &judges.edges());
     say(format, &judged.speed());
-    if judges.candidate.is_some() && judged.of_old > 0 {
+    if judges.chosen().is_some() && judged.of_old > 0 {
         let message = format!(
             "{} of the passes were recorded by an older version of polity, which kept no bindings: they are judged with the \
              configuration of then, in place of the defaults of this version",
@@ -101,9 +102,16 @@ fn read(path: &Path) -> Result<Value> {
     serde_saphyr::from_str(&text).with_context(at)
 }
 
+/// The versions that judge.
+enum By {
+    Chosen(Chosen),
+    /// Those that decided, from the folder of the recording.
+    Recorded(Policies),
+}
+
 /// Who judges.
 struct Judges {
-    candidate: Option<Chosen>,
+    by: By,
     folder: PathBuf,
     recording: Recording,
     manifests: BTreeMap<String, Manifest>,
@@ -130,6 +138,14 @@ struct Judgement {
 }
 
 impl Judges {
+    /// The version that people want to have judged, if they named one.
+    fn chosen(&self) -> Option<&Chosen> {
+        match &self.by {
+            By::Chosen(chosen) => Some(chosen),
+            By::Recorded(_) => None,
+        }
+    }
+
     /// Judges all passes, on all processors.
     fn all(&self, all_sessions: bool) -> Result<Judgement> {
         let began = Instant::now();
@@ -216,7 +232,7 @@ impl Judges {
 
     /// Whether this role of a pass is judged.
     fn judges(&self, pass: &PassRecord, role: Role, recorded: &str) -> bool {
-        let Some(candidate) = &self.candidate else {
+        let Some(candidate) = self.chosen() else {
             return true;
         };
         let manifest = candidate.policy.manifest();
@@ -228,11 +244,8 @@ impl Judges {
     }
 
     fn role(&self, pass: &PassRecord, role: &RoleRecord) -> Result<Judged> {
-        if pass.shortened {
-            return Ok(Judged::Unfinished("its long texts were not recorded"));
-        }
         let candidate = self.candidate(pass, role.role, &role.policy.0, &role.config)?;
-        Ok(candidate.judge(pass, role, self.candidate.is_none()))
+        Ok(candidate.judge(pass, role, self.chosen().is_none()))
     }
 
     fn retry(&self, pass: &PassRecord, retry: &RetryRecord) -> Result<Judged> {
@@ -249,7 +262,7 @@ impl Judges {
         config: &Json,
     ) -> Result<Arc<Candidate>> {
         let of_pass = pass.binding.is_empty().then(|| config.clone());
-        let id = match &self.candidate {
+        let id = match self.chosen() {
             Some(candidate) => candidate.policy.id().0.to_string(),
             None => recorded.to_owned(),
         };
@@ -258,26 +271,23 @@ impl Judges {
         if let Some(known) = known.get(&under) {
             return Ok(known.clone());
         }
-        let policy = match &self.candidate {
-            Some(candidate) => candidate.policy.clone(),
-            None => self.recorded(recorded)?,
+        let policy = match &self.by {
+            By::Chosen(chosen) => chosen.policy.clone(),
+            By::Recorded(policies) => {
+                policies
+                    .load(&policy::of_file(Some(format!("{recorded}.wasm"))))?
+                    .0
+            }
         };
         let candidate = Arc::new(self.under(policy, pass, role, config)?);
         known.insert(under, candidate.clone());
         Ok(candidate)
     }
 
-    /// The policy that was recorded.
-    fn recorded(&self, digest: &str) -> Result<Arc<Policy>> {
-        let path = self.folder.join("policies").join(format!("{digest}.wasm"));
-        Ok(policy::load(&path, self.format)?.0)
-    }
-
     /// A policy under the binding of a pass, with the defaults of the policy.
     fn under(&self, policy: Arc<Policy>, pass: &PassRecord, role: Role, config: &Json) -> Result<Candidate> {
         let given = self
-            .candidate
-            .as_ref()
+            .chosen()
             .and_then(|candidate| candidate.configuration.as_ref());
         let spec = match pass.binding.is_empty() {
             true => None,
@@ -323,8 +333,8 @@ impl Judges {
     /// The meanings of edges, by id.
     fn edges(&self) -> BTreeMap<&str, &str> {
         let own = self
-            .candidate
-            .iter()
+            .chosen()
+            .into_iter()
             .flat_map(|candidate| &candidate.policy.manifest().edges);
         let recorded = self.manifests.values().flat_map(|manifest| &manifest.edges);
         recorded
@@ -334,7 +344,7 @@ impl Judges {
     }
 
     fn title(&self) -> String {
-        match &self.candidate {
+        match self.chosen() {
             Some(candidate) => {
                 let manifest = candidate.policy.manifest();
                 let Manifest { name, version, .. } = &**manifest;
