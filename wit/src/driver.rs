@@ -1,6 +1,6 @@
 //! What a driver of a cloud says of itself. `wit/driver/driver.wit` is the contract with drivers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -81,6 +81,70 @@ pub struct Endpoint {
     /// there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dynamic: Option<u16>,
+    /// The errors that say that nothing was done, where the status alone does not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusals: Option<Refusals>,
+}
+
+/// The errors of an API by which it says that it did nothing, whatever their status is.
+///
+/// A host takes every status 4xx other than 408 and 429 for a refusal. After another status a change may have happened, unless
+/// the body is a complete document in which all codes are among these. A host never looks into a success, nor into a 408, 502
+/// or 504: a server in between answers these, and does not know what the API did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Refusals {
+    /// Where a code stands in a body: a dotted path through lists, as in `keep`. In XML it is an element with a text.
+    pub code_at: String,
+    /// The codes, by the class of the status with which they come.
+    pub codes: BTreeMap<StatusClass, BTreeSet<String>>,
+}
+
+/// A class of statuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum StatusClass {
+    /// Of these only a 429 needs its code.
+    #[serde(rename = "4xx")]
+    ClientError,
+    /// All but 502 and 504.
+    #[serde(rename = "5xx")]
+    ServerError,
+}
+
+impl StatusClass {
+    /// The class of a status with which an API itself may say that it did nothing.
+    pub fn of(status: u16) -> Option<Self> {
+        match status {
+            408 | 502 | 504 => None,
+            400..=499 => Some(StatusClass::ClientError),
+            500..=599 => Some(StatusClass::ServerError),
+            _ => None,
+        }
+    }
+}
+
+impl Refusals {
+    /// Codes at this path.
+    pub fn at(path: &str) -> Self {
+        Refusals {
+            code_at: path.to_owned(),
+            codes: BTreeMap::new(),
+        }
+    }
+
+    /// With these codes, which come with a status of this class.
+    #[must_use]
+    pub fn codes<'a>(mut self, class: StatusClass, codes: impl IntoIterator<Item = &'a str>) -> Self {
+        let codes = codes.into_iter().map(str::to_owned);
+        self.codes.entry(class).or_default().extend(codes);
+        self
+    }
+
+    /// Whether an error with this status and these codes says that nothing was done. An error without a code does not.
+    pub fn refuse(&self, status: u16, codes: &[&str]) -> bool {
+        let listed = StatusClass::of(status).and_then(|class| self.codes.get(&class));
+        listed.is_some_and(|listed| !codes.is_empty() && codes.iter().all(|code| listed.contains(*code)))
+    }
 }
 
 impl Manifest {

@@ -26,6 +26,7 @@ mod millis;
 #[cfg(feature = "node")]
 pub mod node;
 mod offload;
+pub mod priority;
 mod redact;
 mod sealed;
 mod session;

@@ -30,6 +30,8 @@ use serde_json::Value;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::Semaphore;
 
+use crate::priority;
+
 /// Work on at most this many bytes is done at once. All of it is linear: in the build of the tests, which is fifty times slower
 /// than the image's, so many bytes take less than 10 ms.
 pub const AT_ONCE: usize = 8 << 10;
@@ -71,7 +73,8 @@ pub async fn compute<T: Send + 'static>(queue: &str, work: impl FnOnce() -> T + 
     let place = places(queue).acquire_owned().await;
     let done = tokio::task::spawn_blocking(move || {
         let _place = place;
-        step_back();
+        priority::step_back(NICE);
+        priority::leave_a_processor();
         work()
     });
     match done.await {
@@ -97,15 +100,8 @@ fn places(queue: &str) -> Arc<Semaphore> {
     new
 }
 
-/// Lets this thread give way to the event loop and to those that answer people. It stays so: what else the runtime gives to
-/// the thread later takes its time, too.
-fn step_back() {
-    // A system that does not allow it has no lower priorities.
-    let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-}
-
 /// The processor time of this thread so far.
-fn processor_time() -> Duration {
+pub(crate) fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
 }
@@ -166,17 +162,16 @@ pub(crate) fn weight_of_answer(answer: &Answer) -> usize {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Instant;
 
     fn runtime() -> tokio::runtime::Runtime {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_time().build().expect("a runtime")
     }
 
-    /// Computes for this long.
+    /// Computes until this thread had so much processor time, however many others want it.
     fn compute(time: Duration) {
-        let began = Instant::now();
-        while began.elapsed() < time {
+        let began = processor_time();
+        while processor_time() - began < time {
             std::hint::black_box(0);
         }
     }

@@ -366,7 +366,7 @@ mod tests {
     use super::*;
     use polity_core::contract::Code;
 
-    use std::time::Instant;
+    use crate::offload::processor_time;
 
     const SECRET: &str = "p\"ss wörd/\\+\u{fb}\u{ff}~>?9";
 
@@ -528,7 +528,7 @@ mod tests {
     /// The Secret that stopped the host: to learn it and to scrub a small answer took minutes, and its spellings 100 MB.
     #[test]
     fn a_secret_of_many_lines_and_a_text_that_nearly_matches_take_linear_time() {
-        let began = Instant::now();
+        let began = processor_time();
         let line = |n: usize| format!("{n:08}");
         let short: Vec<String> = (0..100_000).map(line).collect();
         let mut r = knowing(&short.join("\n"));
@@ -545,7 +545,7 @@ mod tests {
             let scrubbed = r.scrub(&text);
             assert!(!scrubbed.contains("aaaaaaaaaaaaaaaaaaaa"));
         }
-        let took = began.elapsed();
+        let took = processor_time() - began;
         assert!(took.as_secs() < 20, "{took:?}");
     }
 

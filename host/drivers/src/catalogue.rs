@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use polity_clouds::catalogue::{LONGEST, Named, credential_plan, machine, router, task, vm};
+use polity_clouds::catalogue::{Named, check_refusals, credential_plan, machine, router, task, vm};
 use polity_core::catalogue::{BEGINS_WITHIN, Catalogue, OperationEffect};
 use polity_core::contract::driver::{Endpoint, Manifest};
 use polity_kube_rules::schema::Causes;
@@ -42,6 +42,14 @@ pub enum ManifestError {
         endpoint: String,
         /// The service.
         service: String,
+    },
+    /// An endpoint lists errors that must not count as refusals.
+    #[error("the refusals of the driver's endpoint {endpoint:?}: {rule}")]
+    Refusals {
+        /// The endpoint.
+        endpoint: String,
+        /// The rule that they break.
+        rule: String,
     },
     /// The driver creates with a stamp that it cannot find.
     #[error(
@@ -92,16 +100,26 @@ pub enum ManifestError {
 /// Reads a manifest.
 pub(crate) fn manifest(text: &str) -> Result<Manifest, ManifestError> {
     let manifest: Manifest = serde_json::from_str(text)?;
-    // A login makes the name of a server of the name of a service.
-    for (endpoint, Endpoint { service, .. }) in &manifest.endpoints {
+    let shown = |text: &str| text.chars().take(80).collect();
+    for (name, endpoint) in &manifest.endpoints {
+        let Endpoint {
+            service, refusals, ..
+        } = endpoint;
+        // A login makes the name of a server of the name of a service.
         let is_fine = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if service.len() > LONGEST_SERVICE || !service.bytes().all(is_fine) {
-            let shown = |text: &str| text.chars().take(80).collect();
             return Err(ManifestError::NoService {
-                endpoint: shown(endpoint),
+                endpoint: shown(name),
                 service: shown(service),
             });
         }
+        let checked = refusals
+            .iter()
+            .try_for_each(|refusals| check_refusals(manifest.login, refusals));
+        checked.map_err(|rule| ManifestError::Refusals {
+            endpoint: shown(name),
+            rule,
+        })?;
     }
     for (field, text) in [("name", &manifest.name), ("version", &manifest.version)] {
         if text.len() > NAME {
@@ -118,8 +136,8 @@ pub(crate) fn manifest(text: &str) -> Result<Manifest, ManifestError> {
     }
 }
 
-/// The operations of a driver, with the times of its manifest.
-pub(crate) fn catalogue(manifest: &Manifest) -> Result<Catalogue, ManifestError> {
+/// The operations of a driver, with the times of its manifest. Each may take as long as the connection says.
+pub(crate) fn catalogue(manifest: &Manifest, longest: Duration) -> Result<Catalogue, ManifestError> {
     let (mut operations, mut lacks) = (BTreeMap::new(), BTreeSet::new());
     for implements in &manifest.implements {
         let service = &implements.service;
@@ -133,10 +151,11 @@ pub(crate) fn catalogue(manifest: &Manifest) -> Result<Catalogue, ManifestError>
                 operation: name.clone(),
             };
             let mut operation = all.remove(name.as_str()).ok_or_else(unknown)?;
+            operation.longest = longest;
             if operation.effect == OperationEffect::Create {
                 let lingers = implements.lingers.get(name);
                 let lingers = lingers.ok_or_else(|| ManifestError::Lingers(name.clone()))?;
-                operation.visible_within = BEGINS_WITHIN + LONGEST + Duration::from_millis(*lingers);
+                operation.visible_within = BEGINS_WITHIN + longest + Duration::from_millis(*lingers);
             }
             operations.insert(name.clone(), operation);
         }
@@ -173,12 +192,13 @@ fn known(service: &str) -> Option<Vec<Named>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use polity_clouds::catalogue::LONGEST;
     use polity_core::contract::Need;
     use polity_core::contract::driver::{Implements, Login};
     use serde_json::json;
 
     fn implementing(service: Implements) -> Result<Catalogue, ManifestError> {
-        catalogue(&Manifest::new("d", "1", Login::None).implements(service))
+        catalogue(&Manifest::new("d", "1", Login::None).implements(service), LONGEST)
     }
 
     fn manifest_of(endpoints: serde_json::Value) -> Result<Manifest, ManifestError> {
@@ -195,7 +215,15 @@ mod tests {
         let names: Vec<&String> = catalogue.operations.keys().collect();
         assert_eq!(names, ["machine.create", "machine.status"]);
         let lacks: Vec<&String> = catalogue.lacks.iter().collect();
-        assert_eq!(lacks, ["machine.initialize", "machine.list", "machine.volumes"]);
+        assert_eq!(
+            lacks,
+            [
+                "machine.initialize",
+                "machine.list",
+                "machine.volumes",
+                "orphan.delete"
+            ]
+        );
         let needs = [
             "machine.*",
             "machine.status",

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use polity_clouds::catalogue::{LONGEST, largest_sealed, sealed_places};
+use polity_clouds::catalogue::{largest_sealed, sealed_places};
 use polity_clouds::{BoxFuture, Clock, Cloud, Opened, Redactor, SessionRequest, offload};
 use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session as Caller, Site};
 use polity_core::catalogue::{Catalogue, OperationEffect};
@@ -27,8 +27,9 @@ use crate::exchanged::{Ended, Exchanged, Part};
 use crate::logouts::{self, Logouts};
 use crate::operation::{ANSWERED, End, Operation};
 use crate::reached::{Reached, Spent};
+use crate::renewal::Renewal;
 use crate::seal::{self, Values};
-use crate::traffic::Calls;
+use crate::traffic::{Calls, Throttled};
 use crate::waits::Waits;
 
 /// An operation ends by itself this long before core cuts its call.
@@ -36,14 +37,21 @@ const SPARE: Duration = Duration::from_millis(500);
 /// The key of a create while it is prepared. The real key is known when the create is committed.
 const STAND_IN: &str = "00000000-0000-0000-0000-000000000000";
 
+/// The session of the connection's own credentials.
+struct Own {
+    /// The digest of their Secret.
+    digest: String,
+    session: Arc<Session>,
+    renewal: Renewal,
+}
+
 /// A cloud that is reached through a driver. When it is dropped, its sessions are ended at the servers.
 pub struct DriverCloud {
     reached: Arc<Reached>,
     catalogue: Arc<Catalogue>,
     /// The clock of `since` and `now`.
     clock: Arc<dyn Clock>,
-    /// The session of the connection's own credentials, with the digest of their Secret.
-    own: tokio::sync::Mutex<Option<(String, Arc<Session>)>>,
+    own: tokio::sync::Mutex<Option<Own>>,
     refusals: Mutex<Waits>,
     /// The operations in which the driver broke its contract, by operation and tenant queue.
     quarantined: Mutex<Waits>,
@@ -62,7 +70,7 @@ impl DriverCloud {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ManifestError> {
         let manifest = catalogue::manifest(driver.manifest())?;
-        let catalogue = catalogue::catalogue(&manifest)?;
+        let catalogue = catalogue::catalogue(&manifest, connection.longest)?;
         check_addresses(&manifest, &connection)?;
         Ok(DriverCloud {
             reached: Arc::new(Reached::new(
@@ -105,17 +113,16 @@ impl DriverCloud {
         self.reached.spent()
     }
 
-    /// How many requests were sent to its servers, and the class of requests (server, place, reads or changes) that a server
-    /// has asked to slow down.
-    pub fn traffic(&self) -> (Calls, Option<String>) {
-        self.reached.traffic.now()
+    /// How many requests were sent to its servers, and the class of requests of which a server has asked for fewer.
+    pub fn traffic(&self) -> (Calls, Option<Throttled>) {
+        self.reached.traffic()
     }
 
     /// Ends its sessions at the servers.
     pub async fn close(&self) {
         let mut sessions: Vec<Arc<Session>> = std::mem::take(&mut *self.planned()).into_values().collect();
-        sessions.extend(self.own.lock().await.take().map(|(_, session)| session));
-        let until = Instant::now() + LONGEST;
+        sessions.extend(self.own.lock().await.take().map(|own| own.session));
+        let until = Instant::now() + self.reached.connection.longest;
         let Ok(transport) = self.reached.connection.transport.get() else {
             return;
         };
@@ -133,6 +140,16 @@ impl DriverCloud {
                 session.close(&at(&reached, &transport, until)).await;
             }
         });
+    }
+
+    /// The times of a call that arrives now.
+    fn times(&self) -> Times {
+        self.times_after(Duration::ZERO)
+    }
+
+    /// The times of a call that the host has had for this long.
+    fn times_after(&self, waited: Duration) -> Times {
+        Times::after(waited, self.reached.connection.longest)
     }
 
     fn planned(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Session>>> {
@@ -163,25 +180,54 @@ impl DriverCloud {
         // Callers that wait here use the login of the first caller.
         let mut own = self.own.lock().await;
         let now = self.clock.now_ms();
-        if let Some((of, session)) = &*own
-            && *of == digest
-            && session
-                .expires
-                .is_none_or(|expires| expires > now + millis(LONGEST))
+        let usable = own
+            .as_mut()
+            .filter(|own| own.digest == digest && own.renewal.lasts(now));
+        if let Some(own) = &usable
+            && !own.renewal.is_due(now)
         {
-            return Ok(session.clone());
+            return Ok(own.session.clone());
         }
-        self.refusals().check(&digest, Instant::now())?;
+        match (self.log_in(&digest, values.as_ref(), until).await, usable) {
+            (Ok(session), _) => {
+                let renewal = Renewal::of(session.expires, now);
+                let session = Arc::new(session);
+                let next = Own {
+                    digest,
+                    session: session.clone(),
+                    renewal,
+                };
+                if let Some(before) = own.replace(next) {
+                    self.end(before.session);
+                }
+                Ok(session)
+            }
+            (Err(_), Some(usable)) => {
+                usable.renewal = usable.renewal.put_off(now);
+                Ok(usable.session.clone())
+            }
+            (Err(failure), None) => {
+                if let Some(before) = own.take() {
+                    self.end(before.session);
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    /// Logs in with the connection's own credentials, unless a server has just refused them.
+    async fn log_in(
+        &self,
+        digest: &str,
+        values: Option<&Secret>,
+        until: Instant,
+    ) -> Result<Session, Failure> {
+        self.refusals().check(digest, Instant::now())?;
         let transport = self.reached.connection.transport.get()?;
         let at = at(&self.reached, &transport, until);
-        if let Some((_, before)) = own.take() {
-            self.end(before);
-        }
-        let session = log_in(self.reached.manifest.login, &at, values.as_ref()).await;
-        self.refusals().login_ended(&digest, &session, Instant::now());
-        let session = Arc::new(session?);
-        *own = Some((digest, session.clone()));
-        Ok(session)
+        let session = log_in(self.reached.manifest.login, &at, values).await;
+        self.refusals().login_ended(digest, &session, Instant::now());
+        session
     }
 
     /// Forgets a session that the server no longer accepts.
@@ -192,8 +238,7 @@ impl DriverCloud {
             }
             None => {
                 let mut own = self.own.lock().await;
-                let known = own.as_ref().map(|(_, known)| known);
-                if known.is_some_and(|known| Arc::ptr_eq(known, session)) {
+                if own.as_ref().is_some_and(|own| Arc::ptr_eq(&own.session, session)) {
                     *own = None;
                 }
             }
@@ -242,6 +287,7 @@ impl DriverCloud {
             requests: 0,
             budget: Budget::new(ANSWERED),
             last: None,
+            is_throttled: AtomicBool::new(false),
             has_broken: AtomicBool::new(false),
         }
     }
@@ -369,7 +415,7 @@ impl DriverCloud {
 
     async fn prepared(&self, mut request: CloudRequest) -> Result<Prepared, Failure> {
         let (end, session) = self
-            .run(&mut request, Part::Prepare, STAND_IN, Vec::new(), Times::now())
+            .run(&mut request, Part::Prepare, STAND_IN, Vec::new(), self.times())
             .await?;
         let End::Ready(exchanges) = end else {
             let message = "the driver answered a create without a request that creates";
@@ -426,7 +472,7 @@ impl DriverCloud {
     }
 
     async fn looked(&self, caller: &Caller, entry: &PendingEntry) -> Result<Resolution, Failure> {
-        let times = Times::now();
+        let times = self.times();
         let session = self.session(caller, times.until).await?;
         let task = Task::Resolve(Entry {
             intent: entry.intent.clone(),
@@ -462,7 +508,7 @@ impl DriverCloud {
     }
 
     async fn opened(&self, request: &SessionRequest) -> Result<Opened, Failure> {
-        let times = Times::now();
+        let times = self.times();
         let own = self.own_values().await?;
         let plan = Plan {
             plan: &request.plan,
@@ -501,7 +547,7 @@ impl Drop for DriverCloud {
     /// Nobody uses the cloud any more: another opening of its connection has replaced it, or the connection is gone.
     fn drop(&mut self) {
         let planned = std::mem::take(&mut *self.planned()).into_values();
-        let own = self.own.get_mut().take().map(|(_, session)| session);
+        let own = self.own.get_mut().take().map(|own| own.session);
         planned.chain(own).for_each(|session| self.end(session));
     }
 }
@@ -516,15 +562,11 @@ struct Times {
 }
 
 impl Times {
-    /// The times of a call that arrives now.
-    fn now() -> Self {
-        Self::after(Duration::ZERO)
-    }
-
-    /// The times of a call that the host has had for this long. Whatever comes before a change (to unseal, to log in, to wait
-    /// for a turn) takes from its time: otherwise a change could be sent just before core cuts the call, and be in doubt.
-    fn after(waited: Duration) -> Self {
-        let longest = LONGEST - SPARE;
+    /// The times of a call that takes at most `longest` and that the host has had for this long. Whatever comes before a change
+    /// (to unseal, to log in, to wait for a turn) takes from its time: otherwise a change could be sent just before core cuts
+    /// the call, and be in doubt.
+    fn after(waited: Duration, longest: Duration) -> Self {
+        let longest = longest - SPARE;
         let now = Instant::now();
         Times {
             change_by: now + (longest / 2).saturating_sub(waited),
@@ -608,11 +650,11 @@ impl Cloud for DriverCloud {
     }
 
     fn perform(&self, request: CloudRequest) -> BoxFuture<'_, Answer> {
-        Box::pin(self.performed(request, Times::now()))
+        Box::pin(self.performed(request, self.times()))
     }
 
     fn perform_after(&self, request: CloudRequest, waited: Duration) -> BoxFuture<'_, Answer> {
-        Box::pin(self.performed(request, Times::after(waited)))
+        Box::pin(self.performed(request, self.times_after(waited)))
     }
 
     fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
@@ -620,16 +662,16 @@ impl Cloud for DriverCloud {
     }
 
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Answer> {
-        Box::pin(self.committed(commit, Times::now()))
+        Box::pin(self.committed(commit, self.times()))
     }
 
     fn commit_after(&self, commit: Commit, waited: Duration) -> BoxFuture<'_, Answer> {
-        Box::pin(self.committed(commit, Times::after(waited)))
+        Box::pin(self.committed(commit, self.times_after(waited)))
     }
 
     fn site<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Result<Site, Failure>> {
         Box::pin(async move {
-            let session = self.session(caller, Times::now().until).await?;
+            let session = self.session(caller, self.times().until).await?;
             Ok(Site {
                 place: session.place.clone(),
                 principal: session.principal.clone(),
@@ -665,16 +707,25 @@ impl Cloud for DriverCloud {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use polity_clouds::catalogue::LONGEST;
+    use polity_core::controller::lease::OPERATION_AT_MOST;
 
     #[tokio::test(start_paused = true)]
     async fn whatever_comes_before_a_change_takes_from_the_time_in_which_it_may_be_sent() {
-        let fresh = Times::now();
+        let fresh = Times::after(Duration::ZERO, LONGEST);
         for waited in [1, 2].map(Duration::from_secs) {
-            let times = Times::after(waited);
+            let times = Times::after(waited, LONGEST);
             assert_eq!(times.change_by, fresh.change_by - waited);
             assert_eq!(times.until, fresh.until - waited);
         }
-        let late = Times::after(LONGEST);
+        let late = Times::after(LONGEST, LONGEST);
         assert_eq!((late.change_by, late.until), (Instant::now(), Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_allows_more_time_lets_a_change_begin_later() {
+        let begins = |longest| Times::after(Duration::ZERO, longest).change_by - Instant::now();
+        assert_eq!(begins(LONGEST), Duration::from_millis(2_250));
+        assert_eq!(begins(OPERATION_AT_MOST), Duration::from_millis(3_250));
     }
 }

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use polity_clouds::BoxFuture;
 use polity_core::contract::Failure;
+use polity_core::contract::driver::Login;
 use polity_http::login::Values;
 use polity_http::{Address, Rate, Reach, Transport};
+use polity_sandbox::driver::Effect;
 use serde_json::Value;
 
 use crate::exchanged::Keeps;
@@ -45,7 +48,16 @@ pub struct Rates {
     pub reads: Rate,
     /// Requests that change something. Clouds allow fewer of them.
     pub changes: Rate,
+    /// Requests that create what the operation creates. Without it, EC2 gets 2 a second and 5 at once, as it allows by default of
+    /// `RunInstances` ("Request throttling for the Amazon EC2 API"), and other clouds as many as changes.
+    pub creates: Option<Rate>,
 }
+
+/// How many `RunInstances` EC2 allows by default.
+const RUN_INSTANCES: Rate = Rate {
+    per_second: 2.0,
+    burst: 5.0,
+};
 
 impl Default for Rates {
     /// Not more than each of the three clouds allows by default: EC2 accepts 20 reads and 5 changes a second of most kinds
@@ -55,6 +67,7 @@ impl Default for Rates {
         Rates {
             reads: rate(20.0, 40.0),
             changes: rate(5.0, 20.0),
+            creates: None,
         }
     }
 }
@@ -77,6 +90,9 @@ pub struct Connection {
     pub rates: Rates,
     /// How many hosts send requests to its servers now: each has its part of the rates.
     pub hosts: Arc<AtomicU32>,
+    /// How long one operation may take: from [`LONGEST`](polity_clouds::catalogue::LONGEST) to
+    /// [`OPERATION_AT_MOST`](polity_core::controller::lease::OPERATION_AT_MOST).
+    pub longest: Duration,
     /// Where its requests may go.
     pub reach: Arc<Reach>,
     /// Stores the exchanges of operations that fail, create, or resolve an entry.
@@ -84,11 +100,15 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// How fast this host may send requests to each server.
-    pub(crate) fn rate(&self, is_read: bool) -> Rate {
-        let rate = match is_read {
-            true => self.rates.reads,
-            false => self.rates.changes,
+    /// How fast this host may send such requests to each server of a cloud with this login.
+    pub(crate) fn rate(&self, effect: Effect, login: Login) -> Rate {
+        let rate = match effect {
+            Effect::Read => self.rates.reads,
+            Effect::Change => self.rates.changes,
+            Effect::Create => self.rates.creates.unwrap_or(match login {
+                Login::AwsSigv4 => RUN_INSTANCES,
+                _ => self.rates.changes,
+            }),
         };
         rate.shared_by(self.hosts.load(Ordering::Relaxed))
     }
@@ -112,6 +132,7 @@ mod tests {
             credentials: None,
             rates: Rates::default(),
             hosts: Arc::default(),
+            longest: polity_clouds::catalogue::LONGEST,
             reach: Arc::default(),
             keeps: None,
         }
@@ -120,14 +141,17 @@ mod tests {
     #[test]
     fn hosts_that_ask_the_same_servers_share_the_rates() {
         let connection = connection();
+        let rate = |effect| connection.rate(effect, Login::AwsSigv4);
         assert_eq!(
-            connection.rate(true),
+            rate(Effect::Read),
             Rates::default().reads,
             "no other host is known"
         );
         connection.hosts.store(4, Ordering::Relaxed);
-        let (reads, changes) = (connection.rate(true), connection.rate(false));
+        let (reads, changes, creates) = (rate(Effect::Read), rate(Effect::Change), rate(Effect::Create));
         assert_eq!((reads.per_second, reads.burst), (5.0, 10.0));
         assert_eq!((changes.per_second, changes.burst), (1.25, 5.0));
+        assert_eq!((creates.per_second, creates.burst), (0.5, 1.25));
+        assert_eq!(connection.rate(Effect::Create, Login::Keystone), changes);
     }
 }

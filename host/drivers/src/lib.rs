@@ -7,6 +7,7 @@
 //!                               ├ unsealed.rs values that were sent lately
 //!                               ├ reached.rs  the driver and its server, which all operations share
 //!                               ├ polity-http login, signature, connection
+//!                               ├ renewal.rs  when the connection's own session is renewed
 //!                               ├ logouts.rs  ends sessions while nobody waits
 //!                               ├ effect.rs   what a failure may have changed
 //!                               └ exchanged.rs the exchanges that are stored, to replay them to another driver
@@ -25,6 +26,7 @@ mod logouts;
 mod operation;
 mod places;
 mod reached;
+mod renewal;
 mod seal;
 mod traffic;
 mod unsealed;
@@ -36,4 +38,4 @@ pub use connection::{Connection, Credentials, CurrentTransport, Rates};
 pub use exchanged::{Difference, Ended, Exchanged, Keeps, Part};
 pub use polity_clouds::metered;
 pub use reached::Spent;
-pub use traffic::Calls;
+pub use traffic::{Calls, Throttled};

@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use polity_body::is_refusal;
 use polity_clouds::catalogue::SealedPlace;
 use polity_clouds::{AT_ONCE, Redactor, compute, offload};
 use polity_core::contract::{Code, Failure};
+use polity_core::time::millis;
 use polity_http::login::Session;
-use polity_http::{Budget, Incoming, Lost, Outgoing};
+use polity_http::{Budget, Incoming, Lost, Outgoing, Rate};
+use polity_kube_rules::time::rfc3339;
 use polity_sandbox::driver::{
     Call, DriverLimits, Effect as Does, Exchange, Finding, HttpRequest, HttpResponse, Outcome, Piece,
 };
@@ -89,6 +92,8 @@ pub(crate) struct Operation {
     pub(crate) budget: Budget,
     /// The last request, if it has no response: it creates and is ready to be sent, or its response was lost.
     pub(crate) last: Option<HttpRequest>,
+    /// Whether a server has asked for fewer requests.
+    pub(crate) is_throttled: AtomicBool,
     /// Whether the driver broke its contract.
     pub(crate) has_broken: AtomicBool,
 }
@@ -164,7 +169,18 @@ impl Operation {
         }
         match answer {
             Ok(answer) => self.allowed(operation, answer).await.map(End::Answered),
-            Err(said) => Err(effect::failure(said, self.sent)),
+            Err(said) => {
+                let failure = effect::failure(said, self.sent);
+                let is_throttled = self.is_throttled.load(Ordering::Relaxed);
+                let until = self.reached.throttled_until().filter(|_| is_throttled);
+                Err(match until {
+                    Some(until) => Failure {
+                        message: format!("{} (Throttled until {})", failure.message, rfc3339(until)),
+                        ..failure
+                    },
+                    None => failure,
+                })
+            }
         }
     }
 
@@ -222,8 +238,13 @@ impl Operation {
         };
         match (request.effect, self.part) {
             (Does::Create, Part::Prepare) => {
-                // Everything that could be wrong with the create is found while nothing is in doubt.
-                self.outgoing(&request, call).await?;
+                // Everything that could be wrong with the create is found while nothing is in doubt, and nothing is written.
+                let (outgoing, checked) = self.outgoing(&request, call).await?;
+                let (class, rate) = self.class(&outgoing, checked.effect);
+                let (pace, longest) = (&self.reached.pace, self.longest(self.change_by));
+                if !pace.would_come(&class, rate, &self.queue, longest) {
+                    return Err(self.no_turn(&outgoing, &class));
+                }
                 self.last = Some(request);
                 return Ok(Some(End::Ready(call.exchanges.clone())));
             }
@@ -269,17 +290,16 @@ impl Operation {
     /// Sends a change once, unless it is too late to begin.
     async fn change(&mut self, request: &HttpRequest, call: &Arc<Call>) -> Result<Incoming, Failure> {
         let (outgoing, checked) = self.outgoing(request, call).await?;
-        let is_soap = checked.endpoint.soap;
         let sent = self.paced(&outgoing, &checked, self.change_by).await;
         match sent {
             Ok(response) => {
-                // Of another status the body is not read.
-                let bytes = if response.status == 500 {
-                    response.body.len()
-                } else {
-                    0
+                // The body of a success is not read for it.
+                let bytes = match response.status {
+                    200..=299 => 0,
+                    _ => response.body.len(),
                 };
-                let refused = move || (effect::is_refusal(&response, is_soap), response);
+                let endpoint = checked.endpoint;
+                let refused = move || (is_refusal(response.status, &response.body, &endpoint), response);
                 let (is_refused, response) = offload(&self.queue, bytes, refused).await;
                 self.sent = self.sent.and(is_refused);
                 Ok(response)
@@ -386,7 +406,9 @@ impl Operation {
         let Reached { connection, pace, .. } = &*self.reached;
         let is_read = matches!(checked.effect, Does::Read);
         let unsent = |failure| Lost { failure, sent: false };
-        let class = self.turn(outgoing, is_read, begin_by).await.map_err(unsent)?;
+        let (class, rate) = self.class(outgoing, checked.effect);
+        let turn = self.turn(outgoing, &class, rate, is_read, begin_by);
+        turn.await.map_err(unsent)?;
         let transport = connection.transport.get().map_err(unsent)?;
         let fence = polity_http::fence::current().filter(|_| !is_read);
         let sent = transport.send_within(outgoing, self.until, &self.budget, fence);
@@ -400,8 +422,9 @@ impl Operation {
             if matches!(response.status, 429 | 503) {
                 let now = self.reached.server_time();
                 let pause = response.header("retry-after").and_then(|said| pause(said, now));
-                pace.slow_down(&class, pause);
-                self.reached.traffic.throttled(&class);
+                let slower_for = pace.slow_down(&class, rate, pause);
+                self.reached.throttled(class, slower_for);
+                self.is_throttled.store(true, Ordering::Relaxed);
             }
         }
         if !is_read {
@@ -412,28 +435,57 @@ impl Operation {
         sent
     }
 
-    /// Waits for the turn of this tenant queue, and returns the class of requests among which this one counts.
-    async fn turn(&self, outgoing: &Outgoing, is_read: bool, begin_by: Instant) -> Result<String, Failure> {
-        let Reached { connection, pace, .. } = &*self.reached;
-        let host = outgoing.address.host();
-        let what = match is_read {
-            true => "reads",
-            false => "changes",
+    /// The class of requests among which this one counts, and its rate.
+    fn class(&self, outgoing: &Outgoing, effect: Does) -> (String, Rate) {
+        let what = match effect {
+            Does::Read => "reads",
+            Does::Change => "changes",
+            Does::Create => "creates",
         };
         // Clouds count the requests of an account in a region, whichever user of the account sends them.
-        let class = format!("{host} {} {what}", self.session.place.join("/"));
-        begins(begin_by, is_read)?;
+        let (host, place) = (outgoing.address.host(), self.session.place.join("/"));
+        let Reached {
+            connection, manifest, ..
+        } = &*self.reached;
+        (
+            format!("{host} {place} {what}"),
+            connection.rate(effect, manifest.login),
+        )
+    }
+
+    /// How long a request that begins by this moment waits for its turn at most.
+    fn longest(&self, begin_by: Instant) -> Duration {
         let now = Instant::now();
-        let longest = begin_by
-            .saturating_duration_since(now)
-            .min(self.until.saturating_duration_since(now) / 2);
-        let rate = connection.rate(is_read);
-        if !pace.acquire(&class, rate, &self.queue, longest).await {
-            let message = no_turn(host, &connection.name, pace.asked_pause(&class));
-            return Err(Failure::new(Code::Unavailable, message));
-        }
+        let rest = begin_by.saturating_duration_since(now);
+        rest.min(self.until.saturating_duration_since(now) / 2)
+    }
+
+    /// Waits for the turn of this tenant queue.
+    async fn turn(
+        &self,
+        outgoing: &Outgoing,
+        class: &str,
+        rate: Rate,
+        is_read: bool,
+        begin_by: Instant,
+    ) -> Result<(), Failure> {
         begins(begin_by, is_read)?;
-        Ok(class)
+        let (pace, longest) = (&self.reached.pace, self.longest(begin_by));
+        if !pace.acquire(class, rate, &self.queue, longest).await {
+            return Err(self.no_turn(outgoing, class));
+        }
+        begins(begin_by, is_read)
+    }
+
+    /// The failure of a request whose turn does not come in time. Nothing was sent.
+    fn no_turn(&self, outgoing: &Outgoing, class: &str) -> Failure {
+        let Reached { connection, pace, .. } = &*self.reached;
+        let until = pace.throttled(class).map(|rest| self.reached.after(rest));
+        let message = no_turn(outgoing.address.host(), &connection.name, until);
+        Failure {
+            retry_after: pace.asked_pause(class).map(millis),
+            ..Failure::new(Code::Unavailable, message)
+        }
     }
 
     /// The response as the driver sees it.
@@ -501,6 +553,7 @@ fn address(
     let connection = &reached.connection;
     let known = connection.endpoints.get(name).cloned();
     let known = known.or_else(|| session.address(service));
+    let known = known.map(|address| session.root(address));
     known.ok_or_else(|| {
         let message = format!(
             "connection {} has no endpoint {name:?}, and its login names none: add it to spec.endpoints",
@@ -546,12 +599,13 @@ fn begins(by: Instant, is_read: bool) -> Result<(), Failure> {
     Err(Failure::new(code, message))
 }
 
-/// Why the turn of a request did not come in time. `pause` is the rest of a pause that the server asked for.
-fn no_turn(host: &str, connection: &str, pause: Option<Duration>) -> String {
-    match pause {
-        Some(pause) => format!(
-            "{host} has asked for no more requests for a while: the host sends none for another {} s, and then tries again",
-            pause.as_secs().max(1)
+/// Why the turn of a request did not come in time. `throttled` is when the requests have their whole rate again, in Unix
+/// milliseconds, if the server has asked for fewer.
+fn no_turn(host: &str, connection: &str, throttled: Option<u64>) -> String {
+    match throttled {
+        Some(until) => format!(
+            "Throttled until {}: {host} has asked for fewer requests, and the host sends fewer until then",
+            rfc3339(until)
         ),
         None => format!(
             "the rate limit for {host} left no request in time: the host tries again, or raise spec.rates of connection {connection}"
@@ -564,14 +618,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_that_the_server_asked_for_is_not_blamed_on_the_rates() {
-        let paused = no_turn("vcenter", "prod", Some(Duration::from_secs(90)));
+    fn what_the_server_asked_for_is_not_blamed_on_the_rates() {
+        let throttled = no_turn("ec2", "prod", Some(1_795_435_200_000));
         assert!(
-            paused.contains("vcenter has asked") && paused.contains("90 s"),
-            "{paused}"
+            throttled.starts_with("Throttled until 2026-11-23T12:00:00Z: ec2 has asked"),
+            "{throttled}"
         );
-        assert!(!paused.contains("spec.rates"), "{paused}");
-        assert!(no_turn("vcenter", "prod", None).contains("spec.rates of connection prod"));
+        assert!(!throttled.contains("spec.rates"), "{throttled}");
+        assert!(no_turn("ec2", "prod", None).contains("spec.rates of connection prod"));
     }
 
     #[tokio::test(start_paused = true)]

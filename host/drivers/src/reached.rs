@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use polity_clouds::Clock;
 use polity_core::contract::driver::Manifest;
+use polity_core::time::millis;
 use polity_http::{Incoming, Pace, unix_of};
 use polity_kube_rules::schema::Schema;
 use polity_sandbox::driver::Driver;
 
 use crate::connection::Connection;
-use crate::traffic::Traffic;
+use crate::traffic::{Calls, Throttled, Traffic};
 use crate::unsealed::Unsealed;
 
 /// The parts of a connection that each operation needs.
@@ -79,6 +80,27 @@ impl Reached {
     /// The costs of the driver so far, by operation.
     pub(crate) fn spent(&self) -> BTreeMap<String, Spent> {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The counts of requests, and what is throttled now.
+    pub(crate) fn traffic(&self) -> (Calls, Option<Throttled>) {
+        self.traffic.at(self.clock.now_ms())
+    }
+
+    /// Notes that a server has asked for fewer requests of a class, which is slower for so long.
+    pub(crate) fn throttled(&self, class: String, slower_for: Duration) {
+        let until = self.after(slower_for);
+        self.traffic.throttled(Throttled { class, until });
+    }
+
+    /// When the class has its whole rate again that is throttled for longest, in Unix milliseconds.
+    pub(crate) fn throttled_until(&self) -> Option<u64> {
+        self.traffic().1.map(|throttled| throttled.until)
+    }
+
+    /// The time after this while, in Unix milliseconds.
+    pub(crate) fn after(&self, time: Duration) -> u64 {
+        self.clock.now_ms().saturating_add(millis(time))
     }
 
     /// The server's time in Unix milliseconds.

@@ -1,12 +1,6 @@
 //! Counts the requests of a connection and their results, for its status.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-use tokio::time::Instant;
-
-/// How long a connection counts as throttled after a server has asked for fewer requests.
-const THROTTLED_FOR: Duration = Duration::from_secs(60);
 
 /// Counts requests.
 #[derive(Default)]
@@ -15,8 +9,16 @@ pub(crate) struct Traffic(Mutex<Counted>);
 #[derive(Default)]
 struct Counted {
     calls: Calls,
-    /// The last response that asked for fewer requests: when it came, and the class of its request.
-    throttled: Option<(Instant, String)>,
+    throttled: Option<Throttled>,
+}
+
+/// A server has asked for fewer requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Throttled {
+    /// The class of requests: server, place, and reads, changes or creates.
+    pub class: String,
+    /// When it has its whole rate again if the server does not ask once more, in Unix milliseconds.
+    pub until: u64,
 }
 
 /// The number of requests of a connection, counted since the host opened it.
@@ -45,17 +47,19 @@ impl Traffic {
         calls.unanswered += u64::from(!is_answered);
     }
 
-    /// Notes that a server asked for fewer requests of a class.
-    pub(crate) fn throttled(&self, class: &str) {
-        self.counted().throttled = Some((Instant::now(), class.to_owned()));
+    /// Notes that a server asked for fewer requests of a class. Of several classes the one counts that is slowed down for longest.
+    pub(crate) fn throttled(&self, throttled: Throttled) {
+        let known = &mut self.counted().throttled;
+        if known.as_ref().is_none_or(|known| known.until <= throttled.until) {
+            *known = Some(throttled);
+        }
     }
 
-    /// The counts, and the class that is throttled now.
-    pub(crate) fn now(&self) -> (Calls, Option<String>) {
+    /// The counts, and what is throttled at this time.
+    pub(crate) fn at(&self, now: u64) -> (Calls, Option<Throttled>) {
         let counted = self.counted();
-        let is_recent = |(at, _): &&(Instant, String)| at.elapsed() < THROTTLED_FOR;
-        let throttled = counted.throttled.as_ref().filter(is_recent);
-        (counted.calls, throttled.map(|(_, class)| class.clone()))
+        let throttled = counted.throttled.clone();
+        (counted.calls, throttled.filter(|throttled| now < throttled.until))
     }
 }
 
@@ -63,19 +67,26 @@ impl Traffic {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_connection_is_throttled_for_a_minute_after_it_was_told_so() {
+    #[test]
+    fn a_connection_is_throttled_for_as_long_as_a_class_of_its_requests_is() {
         let traffic = Traffic::default();
         traffic.sent(true, true);
         traffic.sent(false, false);
-        traffic.throttled("ec2.example reads");
+        let throttled = |class: &str, until| Throttled {
+            class: class.to_owned(),
+            until,
+        };
+        traffic.throttled(throttled("ec2 creates", 40_000));
+        traffic.throttled(throttled("ec2 reads", 25_000));
         let calls = Calls {
             reads: 1,
             changes: 1,
             unanswered: 1,
         };
-        assert_eq!(traffic.now(), (calls, Some("ec2.example reads".to_owned())));
-        tokio::time::advance(THROTTLED_FOR).await;
-        assert_eq!(traffic.now(), (calls, None));
+        assert_eq!(
+            traffic.at(39_999),
+            (calls, Some(throttled("ec2 creates", 40_000)))
+        );
+        assert_eq!(traffic.at(40_000), (calls, None));
     }
 }

@@ -34,6 +34,10 @@ pub enum Greed {
     Documents,
     /// Asks for two hundred lists that nobody else asks for, and changes the one object that is in all of them.
     Changes,
+    /// Asks for one list, and waits until it changes.
+    Crowd,
+    /// Asks for two hundred lists that nobody else asks for and that are empty, and waits until one changes.
+    Nothing,
 }
 
 /// A ConfigMap.
@@ -57,6 +61,14 @@ impl Kind for ConfigMap {
 const ROUNDS: u64 = 900_000;
 
 impl Greed {
+    /// When it does so again.
+    pub fn next(self) -> Next {
+        match self {
+            Greed::Crowd | Greed::Nothing => Next::settled(),
+            _ => Next::after(Duration::from_millis(1)),
+        }
+    }
+
     /// Behaves in this way.
     pub async fn take(self, cx: &Context<Thing, Config>) {
         match self {
@@ -116,6 +128,14 @@ impl Greed {
                     let change = serde_json::json!({"data": {"changed": format!("{name} {:?}", cx.now())}});
                     let _ = cx.act(cluster::patch(&map, change).any_version()).await;
                 }
+            }
+            Greed::Crowd => {
+                let _ = cx.ask(cluster::objects::<ConfigMap>().labels("a")).await;
+            }
+            Greed::Nothing => {
+                let name = &cx.object().metadata().name;
+                let ask = |n| cluster::objects::<ConfigMap>().labels(&format!("none={name}-{n}"));
+                let _ = join::join_all((0..200).map(|n| cx.ask(ask(n).keep(&["metadata"])))).await;
             }
             Greed::Answers => {
                 let ask = |n| cluster::object::<ConfigMap>(&format!("large-{n}"));

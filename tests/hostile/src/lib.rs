@@ -196,7 +196,7 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
         Mischief::Wish => wish::make(&cx).await,
         Mischief::Greedy(greed) => {
             greed.take(&cx).await;
-            return Ok(Next::after(Duration::from_millis(1)));
+            return Ok(greed.next());
         }
     }
     Ok(Next::settled())

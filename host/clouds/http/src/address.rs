@@ -90,6 +90,16 @@ impl Address {
         }
     }
 
+    /// The address without the last segment of its path, and that segment; `None` if it has no path.
+    pub(crate) fn parent(&self) -> Option<(Address, &str)> {
+        let (path, last) = self.path.rsplit_once('/')?;
+        let parent = Address {
+            path: path.trim_end_matches('/').to_owned(),
+            ..self.clone()
+        };
+        Some((parent, last))
+    }
+
     /// The whole URL of a request.
     pub fn uri(&self, path: &str, query: &str) -> Result<Uri, BadAddress> {
         let joint = if query.is_empty() { "" } else { "?" };

@@ -148,6 +148,13 @@ impl Bucket {
         self.level = self.level.now(now, self.speed);
     }
 
+    /// How long the bucket is still slower than its rate.
+    fn throttled(&self, now: Instant) -> Duration {
+        let pause = self.until.saturating_duration_since(now);
+        let back = self.level.at + Duration::from_secs_f64((1.0 - self.share) / RECOVERS);
+        pause.max(back.saturating_duration_since(now))
+    }
+
     /// Adds a call to a tenant queue and returns the number of the call. Returns `None`, and adds nothing, if its turn would come
     /// later than `longest` from now.
     fn enter(&mut self, rate: Rate, name: &Arc<str>, wake: &Arc<Notify>, longest: Duration) -> Option<u64> {
@@ -308,6 +315,19 @@ impl Pace {
         }
     }
 
+    /// Whether the turn of a request would come within `longest`. Nothing is counted, and nobody waits.
+    pub fn would_come(&self, class: &str, rate: Rate, queue: &Arc<str>, longest: Duration) -> bool {
+        let mut buckets = self.buckets();
+        let bucket = buckets
+            .entry(class.to_owned())
+            .or_insert_with(|| Bucket::new(rate, Instant::now()));
+        let entered = bucket.enter(rate, queue, &Arc::default(), longest);
+        if let Some(number) = entered {
+            bucket.leave(queue, number, false);
+        }
+        entered.is_some()
+    }
+
     /// The rest of a pause that the server has asked for.
     pub fn asked_pause(&self, class: &str) -> Option<Duration> {
         let pause = |bucket: &Bucket| bucket.until.saturating_duration_since(Instant::now());
@@ -315,16 +335,28 @@ impl Pace {
         rest.filter(|rest| !rest.is_zero())
     }
 
-    /// Notes that the server throttles. `for_` is the pause that it asks for, if it names one; at most [`LONGEST_PAUSE`]
-    /// counts.
-    pub fn slow_down(&self, class: &str, for_: Option<Duration>) {
-        if let Some(bucket) = self.buckets().get_mut(class) {
-            bucket.share = (bucket.share * SLOWER).max(SLOWEST);
-            bucket.level.left = bucket.level.left.min(0.0);
-            if let Some(pause) = for_ {
-                bucket.until = bucket.until.max(Instant::now() + pause.min(LONGEST_PAUSE));
-            }
+    /// How long a class is still slowed down because its server has asked for fewer requests: until a pause is over, and the rate
+    /// has come back.
+    pub fn throttled(&self, class: &str) -> Option<Duration> {
+        let rest = self.buckets().get(class)?.throttled(Instant::now());
+        (!rest.is_zero()).then_some(rest)
+    }
+
+    /// Notes that the server throttles: half of the rate is left, and comes back with time. `for_` is the pause that the server
+    /// asks for, if it names one; at most [`LONGEST_PAUSE`] counts. Returns how long the class is slowed down.
+    pub fn slow_down(&self, class: &str, rate: Rate, for_: Option<Duration>) -> Duration {
+        let now = Instant::now();
+        let mut buckets = self.buckets();
+        let bucket = buckets
+            .entry(class.to_owned())
+            .or_insert_with(|| Bucket::new(rate, now));
+        bucket.fill(rate, now);
+        bucket.share = (bucket.share * SLOWER).max(SLOWEST);
+        bucket.level.left = bucket.level.left.min(0.0);
+        if let Some(pause) = for_ {
+            bucket.until = bucket.until.max(now + pause.min(LONGEST_PAUSE));
         }
+        bucket.throttled(now)
     }
 }
 
@@ -395,6 +427,8 @@ mod tests {
             futures::future::join(first, second).await
         };
         assert_eq!(waits.await, (true, (false, Duration::ZERO)));
+        assert!(!pace.would_come("x", RATE, &queue, short / 2));
+        assert!(pace.would_come("x", RATE, &queue, short) && pace.would_come("x", RATE, &queue, short));
         assert_eq!(sent(&pace, "x", &["a"]).await, [("a", 100)]);
     }
 
@@ -413,10 +447,10 @@ mod tests {
     async fn a_server_that_throttles_is_asked_less_and_then_more_again() {
         let pace = Pace::default();
         sent(&pace, "x", &["a"]).await;
-        pace.slow_down("x", Some(Duration::from_secs(3)));
+        pace.slow_down("x", RATE, Some(Duration::from_secs(3)));
         assert_eq!(sent(&pace, "x", &["a"]).await, [("a", 3_000)]);
-        pace.slow_down("x", None);
-        pace.slow_down("x", None);
+        pace.slow_down("x", RATE, None);
+        pace.slow_down("x", RATE, None);
         let slow = sent(&pace, "x", &["a"; 4]).await;
         assert!(slow.last() > Some(&("a", 400)), "{slow:?}");
         tokio::time::advance(Duration::from_secs(600)).await;
@@ -428,11 +462,27 @@ mod tests {
     async fn a_server_that_asks_for_a_pause_of_a_day_gets_five_minutes() {
         let pace = Pace::default();
         sent(&pace, "x", &["a"]).await;
-        assert_eq!(pace.asked_pause("x"), None);
-        pace.slow_down("x", Some(Duration::from_hours(24)));
-        assert_eq!(pace.asked_pause("x"), Some(LONGEST_PAUSE));
+        assert_eq!(pace.throttled("x"), None);
+        pace.slow_down("x", RATE, Some(Duration::from_hours(24)));
+        assert_eq!(pace.throttled("x"), Some(LONGEST_PAUSE));
         assert_eq!(sent(&pace, "x", &["a"]).await, [("a", 300_000)]);
-        assert_eq!(pace.asked_pause("x"), None);
+        assert_eq!(pace.throttled("x"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_throttled_class_has_half_its_rate_and_the_whole_again_when_it_says() {
+        let pace = Pace::default();
+        let long = pace.slow_down("x", RATE, None);
+        assert_eq!((long, pace.throttled("y")), (Duration::from_secs(25), None));
+        let slow = sent(&pace, "x", &["a", "b"]).await;
+        assert!(
+            matches!(slow[..], [("a", 190..=200), ("b", 380..=400)]),
+            "half of 10 a second: {slow:?}"
+        );
+        tokio::time::advance(long).await;
+        assert_eq!(pace.throttled("x"), None);
+        sent(&pace, "x", &["a", "a", "b", "b"]).await;
+        assert_eq!(sent(&pace, "x", &["c"]).await, [("c", 100)]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -442,7 +492,7 @@ mod tests {
         let waiting = sent(&pace, "x", &["a", "b"]);
         let throttled = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            pace.slow_down("x", Some(Duration::from_secs(2)));
+            pace.slow_down("x", RATE, Some(Duration::from_secs(2)));
         };
         let (waits, ()) = futures::future::join(waiting, throttled).await;
         let begin: Vec<_> = waits.iter().map(|(_, at)| *at >= 2_050).collect();

@@ -13,6 +13,9 @@ pub const CREATE: &str = "machine.create";
 pub const STATUS: &str = "machine.status";
 /// Removes a machine.
 pub const DELETE: &str = "machine.delete";
+/// Removes a machine of another owner that is gone. Its name has another prefix than the others, so that a grant of
+/// `machine.*` does not include it.
+pub const DELETE_ORPHAN: &str = "orphan.delete";
 /// Does the setup that a machine needs after its creation.
 pub const INITIALIZE: &str = "machine.initialize";
 /// Lists the machines of a tenant.
@@ -22,8 +25,9 @@ pub const VOLUMES: &str = "machine.volumes";
 
 /// The operations that a driver may leave out.
 ///
-/// Source: the drivers of Gardener's machine-controller-manager, which answer `Unimplemented` to them.
-pub const OPTIONAL: [&str; 4] = [STATUS, INITIALIZE, LIST, VOLUMES];
+/// Source: the drivers of Gardener's machine-controller-manager, which answer `Unimplemented` to them. There the controller
+/// deletes orphans by the operation with which it deletes machines.
+pub const OPTIONAL: [&str; 5] = [STATUS, INITIALIZE, LIST, VOLUMES, DELETE_ORPHAN];
 
 /// The name of the service, with its major version.
 const SERVICE: &str = "machine@1";
@@ -34,10 +38,13 @@ const USER_DATA: &str = "userData";
 /// The operations on machines.
 pub fn operations(visible_within: Duration) -> Vec<Named> {
     let initialize = "Does the setup that a machine needs after its creation. It may be repeated.";
+    let orphan_deletion = "Removes a machine of the tenant at once, if it still belongs to this owner. The caller has made sure \
+                           that the owner is gone.";
     let operations = [
         create(visible_within),
         change(DELETE, "Removes a machine at once.", known(), &[USER_DATA]),
         change(INITIALIZE, initialize, known(), &[USER_DATA]),
+        change(DELETE_ORPHAN, orphan_deletion, orphan(), &[]),
         status(),
         list(),
         volumes(),
@@ -62,6 +69,14 @@ fn known() -> Value {
         "userData": sealed(),
     });
     fields(arguments, &["name"])
+}
+
+/// The arguments that identify a machine of another owner.
+fn orphan() -> Value {
+    fields(
+        json!({"providerID": name(), "owner": name()}),
+        &["providerID", "owner"],
+    )
 }
 
 /// Lists machines, so that a policy finds machines without an object.

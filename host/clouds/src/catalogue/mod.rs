@@ -9,6 +9,7 @@ mod credential;
 pub mod machine;
 pub mod node;
 pub mod pool;
+mod refusals;
 pub mod router;
 mod sealed;
 pub mod task;
@@ -20,6 +21,7 @@ use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
 pub use credential::plan as credential_plan;
+pub use refusals::check_refusals;
 pub use sealed::{LARGEST_SEALED, SealedPlace, largest_sealed, reads_by_post, sealed_places};
 
 /// The time after which a call is cut. The design allows no more.

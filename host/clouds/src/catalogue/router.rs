@@ -141,7 +141,9 @@ fn boot(visible_within: Duration) -> Named {
 fn instance() -> Value {
     let instance = json!({
         "id": text(),
-        "status": {"enum": ["BUILD", "ACTIVE", "SHUTOFF", "SUSPENDED", "DELETING"]},
+        "status": {"enum": ["BUILD", "ACTIVE", "SHUTOFF", "SUSPENDED", "ERROR", "DELETING"]},
+        // Of a VM in error: what failed.
+        "fault": text(),
         // Milliseconds since 1970.
         "createdAt": count(),
         "managed": {"type": "boolean"},

@@ -20,6 +20,8 @@ pub fn operations() -> Vec<Named> {
             "clone", "reconfigure", "power-on", "power-off", "destroy", "install", "init", "join", "remove", "push",
         ]},
         "vm": text(),
+        // What its VM asks a person; the task runs until that is answered.
+        "question": text(),
         "error": fields(error, &["fault", "message"]),
     });
     let answer = fields(task, &["id", "state", "kind"]);

@@ -17,10 +17,21 @@ pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     manifest::check_region(cx, cx.argument("providerSpec.region"))?;
     let seen = look::machine(cx).await?;
     let (_, owned) = look::meant(cx, &seen)?;
+    terminate(cx, &owned).await
+}
+
+/// Removes the machine of another owner of the tenant. If it is gone already, the answer is `not-found`.
+pub(crate) async fn orphan(cx: &Context) -> Result<Value, Failure> {
+    manifest::check_region(cx, "")?;
+    let seen = look::machine(cx).await?;
+    terminate(cx, &look::orphan(cx, &seen)?).await
+}
+
+async fn terminate(cx: &Context, owned: &Owned<'_>) -> Result<Value, Failure> {
     let query = Query::new(ACTION).field("InstanceId.1", owned.id());
     let root = query
         .keep("instancesSet.item.", &["instanceId"])
-        .change(cx, &owned)
+        .change(cx, owned)
         .await?;
     let terminated = tree::all(&root, "instancesSet/item");
     match terminated

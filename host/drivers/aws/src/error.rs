@@ -18,6 +18,23 @@ const NOT_FOR: &str = "Not authorized for";
 /// The meaning of such an `AuthFailure`.
 const MAY_NOT: Meaning = means("AuthFailure", Code::PermissionDenied);
 
+/// The codes with which EC2 refuses although the status is 5xx: it has no capacity, or it got too many requests. All other
+/// codes of its "Server error codes" may come after a change that happened: `InternalError` and `InternalFailure` with 500,
+/// `Unavailable` and `ServiceUnavailable` with 503. Sources: the list of that name, as for [`MEANINGS`]; of
+/// `EC2ThrottledException`, with 503, `_retry.json` of botocore.
+pub(crate) const REFUSED: [&str; 8] = [
+    "EC2ThrottledException",
+    "InsufficientAddressCapacity",
+    "InsufficientCapacity",
+    "InsufficientHostCapacity",
+    "InsufficientInstanceCapacity",
+    "InsufficientReservedInstanceCapacity",
+    "InsufficientVolumeCapacity",
+    "RequestLimitExceeded",
+];
+/// Where EC2 writes the code of an error.
+pub(crate) const CODE: &str = "Response.Errors.Error.Code";
+
 /// The meaning of a code of AWS.
 struct Meaning {
     /// The code of AWS. A star matches any beginning or any end.
@@ -131,8 +148,8 @@ fn errors<'a>(body: &'a Value, action: &str) -> Option<&'a Value> {
     tree::first(body, "Response/Errors").or_else(inside)
 }
 
-/// The failure of a response that is not a success. It is doubtful unless EC2 itself refused the request. Only after such a
-/// refusal it is certain that nothing has changed.
+/// The failure of a response that is not a success. Whether something has changed the host finds out by the status and by
+/// [`REFUSED`]. It cannot know two things: that a refusal does not come from EC2, and that the client token is known.
 fn failed(response: &Response, action: &str, effect: Effect) -> Failure {
     let errors = errors(&response.body, action);
     let code = errors.map_or("", |errors| tree::text(errors, "Error/Code"));
@@ -144,19 +161,13 @@ fn failed(response: &Response, action: &str, effect: Effect) -> Failure {
         _ => meaning,
     };
     let canonical = meaning.map_or_else(|| by_status(response.status), |meaning| meaning.code);
-    let is_refused = errors.is_some() && is_refusal(response.status);
     let is_known_token = meaning.is_some_and(|meaning| meaning.is_known_token);
     Failure {
         code: canonical,
         message: message(response, action, errors),
         retry_after: retry_after(response, canonical),
-        doubtful: effect != Effect::Read && (is_known_token || !is_refused),
+        doubtful: effect != Effect::Read && (is_known_token || errors.is_none()),
     }
-}
-
-/// Whether a status means that EC2 did nothing. 408 and 429 do not count, because a proxy in between may answer them.
-fn is_refusal(status: u16) -> bool {
-    (400..=499).contains(&status) && ![408, 429].contains(&status)
 }
 
 /// The code for a status without a known code of AWS. A 404 does not mean that a machine is gone: EC2 has a code for that,
@@ -221,6 +232,25 @@ fn matches(pattern: &str, code: &str) -> bool {
         None => pattern == code,
         Some((begin, end)) => {
             code.len() >= begin.len() + end.len() && code.starts_with(begin) && code.ends_with(end)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_errors_has_a_row_for_each_meaning() {
+        let page = include_str!("../../ERRORS.md");
+        let section = page.split("\n## ").find(|section| section.starts_with("EC2\n"));
+        let codes = section.expect("a section").lines().filter_map(|line| {
+            let (code, _) = line.strip_prefix("| `")?.split_once('`')?;
+            MEANINGS.iter().find(|meaning| matches(meaning.pattern, code))
+        });
+        let shown: Vec<&str> = codes.map(|meaning| meaning.pattern).collect();
+        for meaning in &MEANINGS {
+            assert!(shown.contains(&meaning.pattern), "{}", meaning.pattern);
         }
     }
 }

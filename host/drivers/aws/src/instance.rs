@@ -131,6 +131,11 @@ impl<'a> Instance<'a> {
         marks::owned(cx, self.id(), self.row)
     }
 
+    /// The id of the instance as [`Owned`], if its marks name the operation's tenant and the gone owner in its arguments.
+    pub(crate) fn orphaned(self, cx: &Context) -> Result<Owned<'a>, Failure> {
+        marks::orphaned(cx, self.id(), self.row)
+    }
+
     /// The provider's id.
     pub(crate) fn provider_id(self) -> ProviderId<'a> {
         ProviderId {

@@ -129,6 +129,8 @@ fn options(query: &mut Query, spec: &Spec) {
     spec.instance_metadata_options
         .iter()
         .for_each(|of| metadata(query, of));
+    // An account may turn them on for every new instance, and EC2 refuses then what has our marks.
+    query.put("MetadataOptions.InstanceMetadataTags", "disabled");
     spec.cpu_options.iter().for_each(|of| processors(query, of));
     spec.placement.iter().for_each(|of| placement(query, of));
 }

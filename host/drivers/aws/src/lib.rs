@@ -50,6 +50,7 @@ impl Driver for Aws {
             manifest::CREATE => create::perform(cx).await,
             manifest::STATUS => status::perform(cx).await,
             manifest::DELETE => delete::perform(cx).await,
+            manifest::DELETE_ORPHAN => delete::orphan(cx).await,
             manifest::INITIALIZE => initialize::perform(cx).await,
             manifest::LIST => list::perform(cx).await,
             manifest::VOLUMES => volumes::perform(cx),

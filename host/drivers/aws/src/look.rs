@@ -78,6 +78,15 @@ pub(crate) fn meant<'a>(cx: &Context, seen: &'a Seen) -> Result<(Instance<'a>, O
     }
 }
 
+/// The instance of a gone owner that the arguments name, among the instances that [`machine`] read.
+pub(crate) fn orphan<'a>(cx: &Context, seen: &'a Seen) -> Result<Owned<'a>, Failure> {
+    let id = cx.argument("providerID");
+    let found: Vec<Instance<'a>> = seen.instances().collect();
+    let is_meant = |instance: &Instance<'a>| !instance.is_gone() && instance.provider_id().to_string() == id;
+    let instance = Seen::single(&found, id)?.filter(is_meant);
+    instance.ok_or_else(|| no_machine(id))?.orphaned(cx)
+}
+
 /// The failure of a machine that does not exist, for any owner.
 pub(crate) fn no_machine(what: &str) -> Failure {
     failure(Code::NotFound, format!("there is no machine {what}"))

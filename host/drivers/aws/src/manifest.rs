@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use polity_driver_sdk::prelude::*;
+use polity_driver_sdk::{Refusals, StatusClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::error;
 
 /// Creates a machine.
 pub(crate) const CREATE: &str = "machine.create";
@@ -12,6 +15,8 @@ pub(crate) const CREATE: &str = "machine.create";
 pub(crate) const STATUS: &str = "machine.status";
 /// Removes a machine.
 pub(crate) const DELETE: &str = "machine.delete";
+/// Removes a machine whose owner is gone.
+pub(crate) const DELETE_ORPHAN: &str = "orphan.delete";
 /// Switches off the source/destination check of a machine.
 pub(crate) const INITIALIZE: &str = "machine.initialize";
 /// Lists the machines of a tenant.
@@ -40,10 +45,12 @@ pub struct Config {
 
 /// The manifest.
 pub(crate) fn manifest() -> Manifest {
-    let operations = [CREATE, STATUS, DELETE, INITIALIZE, LIST, VOLUMES];
+    let operations = [CREATE, STATUS, DELETE, DELETE_ORPHAN, INITIALIZE, LIST, VOLUMES];
     let machines = Implements::new("machine@1", &operations).lingers(CREATE, LINGERS);
+    let refusals = Refusals::at(error::CODE).codes(StatusClass::ServerError, error::REFUSED);
     let ec2 = Endpoint {
         service: EC2.to_owned(),
+        refusals: Some(refusals),
         ..Endpoint::default()
     };
     Manifest::new("aws", env!("CARGO_PKG_VERSION"), Login::AwsSigv4)

@@ -39,6 +39,16 @@ pub(crate) fn tag<'a>(row: &'a Value, key: &str) -> Option<&'a str> {
 
 /// The id of a row as [`Owned`], if the marks of the row name the operation's owner and tenant.
 pub(crate) fn owned<'a>(cx: &Context, id: &'a str, row: &Value) -> Result<Owned<'a>, Failure> {
+    cx.owned(id, owner_in_tenant(cx, row))
+}
+
+/// The same, for the gone owner that the operation's arguments name.
+pub(crate) fn orphaned<'a>(cx: &Context, id: &'a str, row: &Value) -> Result<Owned<'a>, Failure> {
+    cx.orphan(id, owner_in_tenant(cx, row))
+}
+
+/// The owner in the marks of a row; `None` if it is of another tenant.
+fn owner_in_tenant<'a>(cx: &Context, row: &'a Value) -> Option<&'a str> {
     let is_of_tenant = tag(row, TENANT) == Some(cx.tenant());
-    cx.owned(id, tag(row, OWNER).filter(|_| is_of_tenant))
+    tag(row, OWNER).filter(|_| is_of_tenant)
 }

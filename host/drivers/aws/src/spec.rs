@@ -122,6 +122,8 @@ pub(crate) struct MetadataOptions {
     pub(crate) http_put_response_hop_limit: Option<u32>,
     pub(crate) http_tokens: Option<String>,
     pub(crate) http_protocol_ipv6: Option<String>,
+    /// Whether the service shows the tags of the instance. It cannot: see [`validate`].
+    pub(crate) instance_metadata_tags: Option<String>,
 }
 
 /// The processors.

@@ -82,8 +82,20 @@ fn network(path: &str, interface: &NetworkInterface) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that no tag of the class is reserved.
+/// Checks that no tag of the class is reserved, and that the metadata service need not show tags. A key that it shows has no
+/// slash: EC2 refuses the whole instance ("Work with instance tags in instance metadata"). Our marks have one.
 fn tags(spec: &Spec) -> Result<(), Failure> {
+    let options = spec.instance_metadata_options.as_ref();
+    let shown = options.and_then(|options| options.instance_metadata_tags.as_deref());
+    if !matches!(shown, None | Some("" | "disabled")) {
+        let keys = spec.tags.keys().map(String::as_str).chain([marks::OWNER]);
+        let with_slash: Vec<&str> = keys.filter(|key| key.contains('/')).collect();
+        let what = format!(
+            "the metadata service cannot show tags with a slash in their key: set it to \"disabled\" ({})",
+            with_slash.join(", ")
+        );
+        return Err(invalid("instanceMetadataOptions.instanceMetadataTags", what));
+    }
     match spec.tags.keys().find(|tag| marks::is_reserved(tag)) {
         Some(tag) => Err(invalid(
             &format!("tags.{tag}"),

@@ -4,10 +4,15 @@
 //! bytes → json, or xml.rs → a tree → keep.rs → the parts that the driver named, without the secrets that clouds return
 //! ```
 //!
+//! [`is_refusal`] reads a whole body: does it say that nothing was done?
+//!
 //! The host and the test kit of drivers share this crate, so that a test shows a driver the same body as the host does.
 
 mod keep;
+mod refusal;
 mod xml;
+
+pub use refusal::is_refusal;
 
 use serde_json::Value;
 

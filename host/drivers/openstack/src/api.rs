@@ -8,6 +8,10 @@ use crate::error::{Does, refused};
 /// that are down.
 const COMPUTE_VERSION: &str = "compute 2.75";
 
+/// The beginning of the paths of nova. The host finds the roots of the services, and the driver says which version of their
+/// APIs it speaks.
+pub(crate) const COMPUTE: &str = "v2.1";
+
 /// A service of OpenStack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {

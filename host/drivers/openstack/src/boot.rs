@@ -8,7 +8,7 @@ use polity_driver_sdk::prelude::*;
 use serde::Deserialize;
 
 use crate::Config;
-use crate::api::{Service, change};
+use crate::api::{COMPUTE, Service, change};
 use crate::compute::{self, KEY, OWNER, TENANT};
 use crate::error::{Does, unreadable};
 use crate::id::{is_id, mac};
@@ -39,7 +39,7 @@ pub(crate) async fn boot(cx: &Context) -> Result<Value, Failure> {
     let wanted: Boot = cx.read()?;
     let ports = look(cx, &config, &wanted).await?;
     let request = Request::create("POST", "compute")
-        .path(["servers"])
+        .path([COMPUTE, "servers"])
         .json(&body(cx, &config, &wanted, &ports));
     let seen = change(cx, Service::Compute, request, &["server.id"]).await?;
     match seen.body["server"]["id"].as_str().filter(|id| is_id(id)) {
@@ -92,7 +92,7 @@ async fn port_of(
 /// Checks that no server of the tenant has this name. Nova itself would boot a second server with the same name, also while the
 /// first one is being removed.
 async fn name_is_free(cx: &Context, name: &str) -> Result<(), Failure> {
-    let servers = compute::of_name(cx, name, |server| server.is_of_tenant(cx)).await?;
+    let servers = compute::of_unused_name(cx, name, |server| server.is_of_tenant(cx)).await?;
     match servers.iter().find(|server| server.is_of_tenant(cx)) {
         None => Ok(()),
         Some(server) => {

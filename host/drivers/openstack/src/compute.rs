@@ -2,7 +2,7 @@
 
 use polity_driver_sdk::prelude::*;
 
-use crate::api::{Service, read};
+use crate::api::{COMPUTE, Service, read};
 use crate::error::{Does, unreadable};
 use crate::id::{given, is_id};
 use crate::list::List;
@@ -17,19 +17,17 @@ pub(crate) const KEY: &str = "polity-key";
 /// The status of a server whose cell is down. Nova then knows little about the server.
 const UNKNOWN: &str = "UNKNOWN";
 /// The fields of a server that are kept.
-const FIELDS: [&str; 8] = [
+const FIELDS: [&str; 9] = [
     "id",
     "name",
     "status",
     "created",
     "OS-EXT-STS:task_state",
+    "fault.message",
     "metadata.polity-owner",
     "metadata.polity-tenant",
     "metadata.polity-key",
 ];
-/// The most servers that the list with a filter may leave out. Usually it leaves out none.
-const LEFT_OUT: usize = 16;
-
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
@@ -39,6 +37,8 @@ pub(crate) struct Server {
     pub(crate) task_state: String,
     /// When nova began to create it, in milliseconds since 1970.
     pub(crate) created: Option<u64>,
+    /// What failed. Nova shows it for a server in error.
+    pub(crate) fault: Option<String>,
     pub(crate) owner: Option<String>,
     pub(crate) tenant: Option<String>,
     pub(crate) key: Option<String>,
@@ -78,7 +78,7 @@ pub(crate) async fn own<'a>(cx: &Context, id: &'a str) -> Result<(Server, Owned<
 /// The server with this id. It may belong to any owner.
 pub(crate) async fn by_id(cx: &Context, id: &str) -> Result<Server, Failure> {
     let id = given(id, "server")?;
-    let request = Request::get("compute").path(["servers", id]);
+    let request = Request::get("compute").path([COMPUTE, "servers", id]);
     let keep = FIELDS.map(|field| format!("server.{field}"));
     let keep: Vec<&str> = keep.iter().map(String::as_str).collect();
     let seen = read(cx, Service::Compute, request, &keep).await?;
@@ -97,47 +97,65 @@ pub(crate) async fn by_id(cx: &Context, id: &str) -> Result<Server, Failure> {
     server(row).ok_or_else(|| unreadable(Service::Compute, Does::Read, &seen, "it has no server"))
 }
 
-/// The servers with this name, of any owner. If none of them is wanted, then no wanted server exists: the list without a filter
-/// is read too, because the list with a filter silently leaves out servers of cells that are down.
+/// The servers with this name, of any owner. If none of them is wanted, then no wanted server exists.
 pub(crate) async fn of_name(
     cx: &Context,
     name: &str,
     is_wanted: impl Fn(&Server) -> bool,
 ) -> Result<Vec<Server>, Failure> {
-    let mut servers = filtered(cx, name).await?;
-    if servers.iter().any(&is_wanted) {
-        return Ok(servers);
-    }
-    let left_out: Vec<String> = ids_of_name(cx, name).await?;
-    let is_new = |id: &&String| !servers.iter().any(|server| server.id == **id);
-    let left_out: Vec<&String> = left_out.iter().filter(is_new).collect();
-    if left_out.len() > LEFT_OUT {
-        let message = format!(
-            "nova leaves {} servers named {name:?} out of its list with a filter, more than can be read one by one",
-            left_out.len()
-        );
-        return Err(failure(Code::Internal, message));
-    }
-    for server in join_all(left_out.into_iter().map(|id| by_id(cx, id))).await {
-        match server {
-            Ok(server) => servers.push(server),
-            // The server was removed between the two reads, so its owner is not known any more.
-            Err(gone) if gone.code == Code::NotFound => {
-                return Err(Failure {
-                    code: Code::Unavailable,
-                    ..gone
-                });
-            }
-            Err(failure) => return Err(failure),
-        }
+    let servers = filtered(cx, name).await?;
+    if !servers.iter().any(is_wanted) {
+        cells_are_up(cx).await?;
     }
     Ok(servers)
 }
 
+/// As [`of_name`], for a caller that expects no wanted server: both reads are made together.
+pub(crate) async fn of_unused_name(
+    cx: &Context,
+    name: &str,
+    is_wanted: impl Fn(&Server) -> bool,
+) -> Result<Vec<Server>, Failure> {
+    let (servers, cells) = join(filtered(cx, name), cells_are_up(cx)).await;
+    let servers = servers?;
+    if !servers.iter().any(is_wanted) {
+        cells?;
+    }
+    Ok(servers)
+}
+
+/// Fails if nova does not reach a cell with servers of the project: a list with a filter silently leaves those servers out.
+///
+/// Nova shows them, with the status `UNKNOWN` and before all others, only in a list without filter and without paging
+/// (`_is_cell_down_supported` in `nova/api/openstack/compute/servers.py`, `get_all` in `nova/compute/api.py`). So one page of
+/// that list is read, and no other: the pages after it show no such server. If the page is full (`max_limit` of nova, 1,000
+/// servers), nova has no room for them on it either. A boot is then still refused if neutron shows one of its ports plugged in.
+async fn cells_are_up(cx: &Context) -> Result<(), Failure> {
+    let servers = List {
+        service: Service::Compute,
+        path: &[COMPUTE, "servers"],
+        rows: "servers",
+        query: &[],
+        keep: &["id", "status"],
+    };
+    for row in servers.first_page(cx).await? {
+        let id = row["id"]
+            .as_str()
+            .filter(|id| is_id(id))
+            .ok_or_else(unreadable_row)?;
+        if row["status"] == UNKNOWN {
+            return Err(cell_is_down(id));
+        }
+    }
+    Ok(())
+}
+
+/// The servers with this name. Nova can filter by metadata for administrators only, and drops such a filter of others silently
+/// (`remove_invalid_options`), so the marks are compared here.
 async fn filtered(cx: &Context, name: &str) -> Result<Vec<Server>, Failure> {
     let rows = List {
         service: Service::Compute,
-        path: &["servers", "detail"],
+        path: &[COMPUTE, "servers", "detail"],
         rows: "servers",
         query: &[("name", &exactly(name))],
         keep: &FIELDS,
@@ -155,35 +173,6 @@ async fn filtered(cx: &Context, name: &str) -> Result<Vec<Server>, Failure> {
     Ok(servers)
 }
 
-/// The ids of the servers with this name, from the list without a filter. Fails if the cell of any server is down, because the
-/// name of that server is not known.
-async fn ids_of_name(cx: &Context, name: &str) -> Result<Vec<String>, Failure> {
-    let rows = List {
-        service: Service::Compute,
-        path: &["servers"],
-        rows: "servers",
-        query: &[],
-        keep: &["id", "name", "status"],
-    }
-    .read(cx)
-    .await?;
-    let mut ids = Vec::new();
-    for row in rows {
-        let id = row["id"]
-            .as_str()
-            .filter(|id| is_id(id))
-            .ok_or_else(unreadable_row)?;
-        if row["status"] == UNKNOWN {
-            return Err(cell_is_down(id));
-        }
-        let known = row["name"].as_str().ok_or_else(unreadable_row)?;
-        if known == name {
-            ids.push(id.to_owned());
-        }
-    }
-    Ok(ids)
-}
-
 /// A server, if the row has all fields that every server has.
 fn server(row: &Value) -> Option<Server> {
     let text = |field: &str| row.get(field).and_then(Value::as_str).map(str::to_owned);
@@ -194,6 +183,7 @@ fn server(row: &Value) -> Option<Server> {
         status: text("status")?,
         task_state: text("OS-EXT-STS:task_state").unwrap_or_default(),
         created: text("created").and_then(|created| unix_ms(&created)),
+        fault: row["fault"]["message"].as_str().map(str::to_owned),
         owner: mark(OWNER),
         tenant: mark(TENANT),
         key: mark(KEY),

@@ -14,8 +14,8 @@
 //!
 //! Images, flavors, networks and servers are named by their ids in OpenStack. Only routers are named by name.
 //!
-//! The catalogue of Keystone must list neutron and glance without a version in the path, and nova with a version, as
-//! OpenStack's installers do.
+//! The host finds the roots of the services in the catalogue of Keystone. The driver speaks version 2.1 of nova's API, 2.0 of
+//! neutron's and 2 of glance's.
 
 mod api;
 mod appliance;

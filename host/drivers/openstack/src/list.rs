@@ -6,7 +6,7 @@ use crate::api::{Service, read};
 use crate::error::{Does, unreadable};
 use crate::id::is_id;
 
-/// The most pages of a list. A page of nova has 1,000 servers. An operation has 32 steps, and may read two lists.
+/// The most pages of a list. An operation has 32 steps, and may read two lists.
 const PAGES: usize = 14;
 
 /// A list of a service.
@@ -30,8 +30,7 @@ impl List<'_> {
         let mut markers: Vec<String> = Vec::new();
         while markers.len() < PAGES {
             let page = self.page(cx, markers.last()).await?;
-            let found = page.body.get(self.rows).and_then(Value::as_array);
-            let found = found.ok_or_else(|| self.unreadable(&page, "it has no list"))?;
+            let found = self.rows_of(&page)?;
             rows.extend(found.iter().cloned());
             if !self.has_next(&page)? {
                 return Ok(rows);
@@ -49,6 +48,21 @@ impl List<'_> {
             self.rows
         );
         Err(failure(Code::ResourceExhausted, message))
+    }
+
+    /// The rows of the first page alone.
+    pub(crate) async fn first_page(&self, cx: &Context) -> Result<Vec<Value>, Failure> {
+        let page = self.page(cx, None).await?;
+        let (rows, is_more) = (self.rows_of(&page)?, self.has_next(&page)?);
+        match rows.is_empty() && is_more {
+            false => Ok(rows.clone()),
+            true => Err(self.unreadable(&page, "it promises another page, but has no rows")),
+        }
+    }
+
+    fn rows_of<'p>(&self, page: &'p Response) -> Result<&'p Vec<Value>, Failure> {
+        let found = page.body.get(self.rows).and_then(Value::as_array);
+        found.ok_or_else(|| self.unreadable(page, "it has no list"))
     }
 
     async fn page(&self, cx: &Context, marker: Option<&String>) -> Result<Response, Failure> {

@@ -3,8 +3,9 @@
 use polity_driver_sdk::prelude::*;
 
 use crate::Config;
-use crate::api::{Service, change};
+use crate::api::{COMPUTE, Service, change};
 use crate::compute;
+use crate::id::given;
 use crate::network::{self, Holder, Port};
 
 /// The most ports that one operation releases. Each port takes a step, and an operation has 32 steps.
@@ -23,11 +24,13 @@ pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
 /// `port.attach`
 pub(crate) async fn attach(cx: &Context) -> Result<Value, Failure> {
     let config = Config::of(cx)?;
-    let (server, owned) = compute::own(cx, cx.argument("id")).await?;
-    let port = network::find(cx, cx.argument("network"), cx.argument("mac")).await?;
+    let server = given(cx.argument("id"), "server")?;
+    let find = network::find(cx, cx.argument("network"), cx.argument("mac"));
+    let (own, port) = join(compute::own(cx, server), find).await;
+    let ((server, owned), port) = (own?, port?);
     free(cx, &config, &port, &server.name).await?;
     let request = Request::change("POST", "compute", &owned)
-        .path(["servers", owned.id(), "os-interface"])
+        .path([COMPUTE, "servers", owned.id(), "os-interface"])
         .json(&json!({"interfaceAttachment": {"port_id": port.id}}));
     match change(cx, Service::Compute, request, &[]).await {
         Ok(_) => Ok(json!({})),
@@ -62,16 +65,23 @@ fn plugged_in(port: &Port) -> Failure {
 
 /// `port.detach`
 pub(crate) async fn detach(cx: &Context) -> Result<Value, Failure> {
-    let (server, owned) = compute::own(cx, cx.argument("id")).await?;
-    let port = network::find(cx, cx.argument("network"), cx.argument("mac")).await?;
+    let server = given(cx.argument("id"), "server")?;
+    let find = network::find(cx, cx.argument("network"), cx.argument("mac"));
+    let (own, port) = join(compute::own(cx, server), find).await;
+    let ((server, owned), port) = (own?, port?);
     if port.device != server.id {
         let message = format!("the port {} is not plugged in", port.mac);
         return Err(failure(Code::NotFound, message));
     }
     // A port that is plugged into a server of the owner belongs to the owner.
     let port = cx.owned(&port.id, server.owner.as_deref())?;
-    let request =
-        Request::change("DELETE", "compute", &port).path(["servers", owned.id(), "os-interface", port.id()]);
+    let request = Request::change("DELETE", "compute", &port).path([
+        COMPUTE,
+        "servers",
+        owned.id(),
+        "os-interface",
+        port.id(),
+    ]);
     change(cx, Service::Compute, request, &[]).await?;
     Ok(json!({}))
 }

@@ -4,12 +4,15 @@ use std::cmp::Reverse;
 
 use polity_driver_sdk::prelude::*;
 
-use crate::api::{Service, change};
+use crate::api::{COMPUTE, Service, change};
 use crate::compute::{self, Server};
 use crate::error::bounded;
 use crate::id::missing;
 use crate::list::List;
 use crate::{Config, Routers, network};
+
+/// The most characters of a fault.
+const FAULT: usize = 400;
 
 /// `router.resource`
 pub(crate) async fn resource(cx: &Context) -> Result<Value, Failure> {
@@ -86,14 +89,18 @@ pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
     let is_reachable = network::management_address(&ports, &config).is_some();
     let shown = ports.iter().filter(|port| !port.is_novas_own(cx, &config));
     let shown: Vec<Value> = shown.map(network::Port::shown).collect();
-    Ok(json!({
+    let mut answer = json!({
         "id": server.id,
         "status": status,
         "createdAt": created,
         // While a server is built or rebuilt, it has addresses already, but does not answer yet.
         "managed": is_reachable && status != "BUILD",
         "ports": shown,
-    }))
+    });
+    if let Some(fault) = server.fault.filter(|_| status == "ERROR") {
+        answer["fault"] = bounded(&fault, FAULT).into();
+    }
+    Ok(answer)
 }
 
 /// The router's server. If there are several, a server that works comes first, then the oldest.
@@ -112,7 +119,7 @@ async fn by_name(cx: &Context, name: &str) -> Result<Server, Failure> {
     best.ok_or_else(|| missing("router", name))
 }
 
-/// The status in the words of the catalogue. A server in error counts as off, because it neither runs nor is being built.
+/// The status in the words of the catalogue.
 fn status(server: &Server) -> Result<&'static str, Failure> {
     if server.is_leaving() {
         return Ok("DELETING");
@@ -122,7 +129,8 @@ fn status(server: &Server) -> Result<&'static str, Failure> {
         "ACTIVE" | "HARD_REBOOT" | "MIGRATING" | "PASSWORD" | "REBOOT" | "RESIZE" | "REVERT_RESIZE"
         | "VERIFY_RESIZE" => "ACTIVE",
         "PAUSED" | "SUSPENDED" => "SUSPENDED",
-        "ERROR" | "RESCUE" | "SHELVED" | "SHELVED_OFFLOADED" | "SHUTOFF" => "SHUTOFF",
+        "ERROR" => "ERROR",
+        "RESCUE" | "SHELVED" | "SHELVED_OFFLOADED" | "SHUTOFF" => "SHUTOFF",
         other => {
             let message = format!(
                 "server {} has the unknown status {:?}",
@@ -138,7 +146,7 @@ fn status(server: &Server) -> Result<&'static str, Failure> {
 pub(crate) async fn delete(cx: &Context) -> Result<Value, Failure> {
     let (server, owned) = compute::own(cx, cx.argument("id")).await?;
     if !server.is_leaving() {
-        let request = Request::change("DELETE", "compute", &owned).path(["servers", owned.id()]);
+        let request = Request::change("DELETE", "compute", &owned).path([COMPUTE, "servers", owned.id()]);
         change(cx, Service::Compute, request, &[]).await?;
     }
     Ok(json!({}))
@@ -155,6 +163,7 @@ mod tests {
             status: status.to_owned(),
             task_state: task_state.to_owned(),
             created: None,
+            fault: None,
             owner: None,
             tenant: None,
             key: None,
@@ -170,7 +179,8 @@ mod tests {
                 "ACTIVE HARD_REBOOT MIGRATING PASSWORD REBOOT RESIZE REVERT_RESIZE VERIFY_RESIZE",
             ),
             ("SUSPENDED", "PAUSED SUSPENDED"),
-            ("SHUTOFF", "ERROR RESCUE SHELVED SHELVED_OFFLOADED SHUTOFF"),
+            ("SHUTOFF", "RESCUE SHELVED SHELVED_OFFLOADED SHUTOFF"),
+            ("ERROR", "ERROR"),
             ("DELETING", "DELETED SOFT_DELETED"),
         ] {
             for status_of_nova in theirs.split(' ') {

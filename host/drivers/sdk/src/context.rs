@@ -158,6 +158,13 @@ impl Context {
         owned::check(id, stamp, self.owner())
     }
 
+    /// The id of an orphan that may be changed: a resource of another owner, which the argument `owner` names. `stamp` is the
+    /// owner in the marks of the resource, if these name the tenant of the operation. Only operations on orphans have that
+    /// argument; the caller has made sure that the owner is gone.
+    pub fn orphan<'a>(&self, id: &'a str, stamp: Option<&str>) -> Result<Owned<'a>, Failure> {
+        owned::check(id, stamp, self.argument("owner"))
+    }
+
     /// Sends a request when the returned future is awaited. Equal reads share one response. A response of any
     /// status is `Ok`; a failure means that there is no response.
     pub fn send(&self, request: Request) -> Sending<'_> {

@@ -63,7 +63,7 @@ pub use bindings::polity::driver::types::{
 };
 pub use context::{Context, Response};
 pub use owned::Owned;
-pub use polity_contract::driver::{Endpoint, Implements, Login, Manifest};
+pub use polity_contract::driver::{Endpoint, Implements, Login, Manifest, Refusals, StatusClass};
 pub use request::{Request, Text};
 #[doc(hidden)]
 pub use step::step;

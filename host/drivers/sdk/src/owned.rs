@@ -4,8 +4,9 @@ use std::fmt;
 
 use crate::{Code, Failure, failure};
 
-/// The id of a resource that carries the mark of the operation's owner. Only [`Context::owned`](crate::Context::owned)
-/// makes an `Owned`, and every request that changes something needs one.
+/// The id of a resource that carries the mark of the operation's owner, or of the orphan's owner that the operation names. Only
+/// [`Context::owned`](crate::Context::owned) and [`Context::orphan`](crate::Context::orphan) make an `Owned`, and every request
+/// that changes something needs one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owned<'a> {
     id: &'a str,

@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use crate::bindings::polity::driver::types::{Exchange, HttpResponse};
 use crate::{
-    Call, Driver, Effect, Entry, Failure, Finding, HttpRequest, Outcome, Part, Piece, Sealed, Task,
+    Call, Code, Driver, Effect, Entry, Failure, Finding, HttpRequest, Outcome, Part, Piece, Sealed, Task,
     Transform, step,
 };
 
@@ -76,6 +76,18 @@ impl Reply {
     }
 }
 
+/// The name of a code, as policies and the pages about errors have it: `not-found`.
+pub fn name_of(code: Code) -> String {
+    let mut name = String::new();
+    for character in format!("{code:?}").trim_start_matches("Code::").chars() {
+        if character.is_ascii_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.push(character.to_ascii_lowercase());
+    }
+    name
+}
+
 /// An object whose operations a test performs, and the server that answers them.
 pub struct Play<S> {
     server: S,
@@ -95,6 +107,10 @@ pub struct Play<S> {
     pub secrets: BTreeMap<String, String>,
     /// The requests that were sent, in order.
     pub sent: Vec<HttpRequest>,
+    /// How many requests each step of the last operation sent together.
+    pub together: Vec<usize>,
+    /// For each change of the last operation, whether the server refused it.
+    refused: Vec<bool>,
 }
 
 impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
@@ -110,6 +126,8 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
             session: serde_json::json!({}),
             secrets: BTreeMap::new(),
             sent: Vec::new(),
+            together: Vec::new(),
+            refused: Vec::new(),
         }
     }
 
@@ -154,6 +172,16 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
         self.sent.iter().filter(|request| request.effect != Effect::Read)
     }
 
+    /// Whether the host would know that the last operation, which ended with this failure, changed nothing: it sent no change, or
+    /// only one, which the server refused, and the driver does not doubt that.
+    pub fn changed_nothing(&self, failure: &Failure) -> bool {
+        match self.refused[..] {
+            [] => true,
+            [is_refused] => is_refused && !failure.doubtful,
+            _ => false,
+        }
+    }
+
     /// Checks that other owners cannot change what belongs to this object. Performs the operations in `names`, whose arguments
     /// name resources of this object, as another owner: of the same tenant, and of another tenant. Operations that cannot name
     /// such a resource are in `others`. Every operation of the driver must be in one of the two lists.
@@ -189,6 +217,8 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
 
     fn run<D: Driver>(&mut self, operation: &str, task: Task) -> Outcome {
         let endpoints = D::manifest().endpoints;
+        self.refused.clear();
+        self.together.clear();
         let mut exchanges: Vec<Exchange> = Vec::new();
         let mut created = false;
         for _ in 0..STEPS {
@@ -217,6 +247,7 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
                 assert_eq!(requests.len(), 1, "a change or create must be sent alone");
                 assert!(matches!(task, Task::Perform(_)), "resolve may send only reads");
             }
+            self.together.push(requests.len());
             for request in requests {
                 if request.effect == Effect::Create {
                     assert!(!created, "an operation may send only one create");
@@ -238,6 +269,10 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
                 );
                 self.sent.push(request.clone());
                 let reply = (self.server)(&request);
+                if request.effect != Effect::Read {
+                    let is_refused = polity_body::is_refusal(reply.status, &reply.body, endpoint);
+                    self.refused.push(is_refused && reply.lost.is_none());
+                }
                 let response = match reply.lost {
                     Some(failure) if request.effect != Effect::Read => {
                         return Outcome::Answered(Err(failure));

@@ -37,8 +37,18 @@ const CODES: [(Code, &[&str]); 13] = [
     (
         Code::FailedPrecondition,
         &[
+            "CannotAccessFile",
+            "CpuHotPlugNotSupported",
+            "CustomizationFault",
+            "DisallowedOperationOnFailoverHost",
+            "FileFault",
+            "FileLocked",
+            "FileNotFound",
+            "FileNotWritable",
             "InvalidPowerState",
             "InvalidState",
+            "MemoryHotPlugNotSupported",
+            "MigrationFault",
             "NoCompatibleHost",
             "NotSupported",
             "QuestionPending",

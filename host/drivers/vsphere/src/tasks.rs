@@ -19,6 +19,8 @@ pub(crate) const INFO: Property = Property::of(
         "activationId",
     ],
 );
+/// The question that a VM waits for a person to answer; a task that needs the VM runs until then.
+const QUESTION: Property = Property::of("runtime.question", &["text"]);
 /// The type of tasks.
 pub(crate) const TASK: &str = "Task";
 
@@ -83,8 +85,11 @@ pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
     let kind = kind(id, &info)?;
     let state = state(id, &info)?;
     let vm = about(kind, state, &info);
-    check_owner(cx, &services, vm.as_ref()).await?;
+    let question = check_owner(cx, &services, vm.as_ref()).await?;
     let mut answer = json!({"id": id, "state": state, "kind": kind.name()});
+    if let Some(question) = question.filter(|_| state == "running") {
+        answer["question"] = question.into();
+    }
     if let Some(vm) = vm {
         answer["vm"] = vm.id.into();
     }
@@ -145,14 +150,23 @@ fn about(kind: Kind, state: &str, info: &Value) -> Option<Moid> {
     element.and_then(Moid::read_vm)
 }
 
-/// Refuses a task about a VM of another owner. A VM that is gone has no owner any more.
-async fn check_owner(cx: &Context, services: &Services, vm: Option<&Moid>) -> Result<(), Failure> {
+/// Refuses a task about a VM of another owner. A VM that is gone has no owner any more. Returns the question that the VM asks.
+async fn check_owner(
+    cx: &Context,
+    services: &Services,
+    vm: Option<&Moid>,
+) -> Result<Option<String>, Failure> {
     let Some(vm) = vm else {
-        return Ok(());
+        return Ok(None);
     };
-    match vm::own(cx, services, &vm.id, &[]).await {
-        Err(failure) if failure.code != Code::NotFound => Err(failure),
-        _ => Ok(()),
+    match vm::own(cx, services, &vm.id, &[QUESTION]).await {
+        Ok(vm) => {
+            // A principal that may not see the question still sees the task.
+            let question = vm.object.value(&QUESTION).ok().flatten();
+            Ok(question.map(|asked| fault::bounded(tree::text(asked, "text"))))
+        }
+        Err(failure) if failure.code == Code::NotFound => Ok(None),
+        Err(failure) => Err(failure),
     }
 }
 

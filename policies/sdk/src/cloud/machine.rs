@@ -20,7 +20,9 @@ const INITIALIZE: &str = "machine.initialize";
 const LIST: &str = "machine.list";
 /// Names the volumes that the cloud attaches.
 const VOLUMES: &str = "machine.volumes";
-/// All operations of a driver.
+/// Deletes a machine whose owner is gone. A binding grants it by its name.
+pub const DELETE_ORPHAN: &str = "orphan.delete";
+/// All operations of a driver on the machines of their owner.
 pub const OPERATIONS: [&str; 6] = [STATUS, CREATE, DELETE, INITIALIZE, LIST, VOLUMES];
 
 /// A machine that the driver knows.
@@ -127,6 +129,12 @@ pub fn create(machine: &Creation<'_>) -> CloudDo<Vm> {
 /// Deletes a machine. The answer is an empty object.
 pub fn delete(machine: &Known<'_>) -> CloudDo<Map<String, Value>> {
     cloud::change(DELETE, machine)
+}
+
+/// Deletes a machine of another owner, whom the caller must know to be gone. The answer is an empty object.
+pub fn delete_orphan(machine: &Row) -> CloudDo<Map<String, Value>> {
+    let arguments = json!({"providerID": machine.provider_id, "owner": machine.owner});
+    cloud::change(DELETE_ORPHAN, &arguments)
 }
 
 /// Does the setup that a machine needs after its creation. The answer is an empty object.

@@ -71,8 +71,11 @@ pub struct Creation<'a> {
 pub struct Instance {
     /// The cloud's id of the VM.
     pub id: String,
-    /// The state: `BUILD`, `ACTIVE`, `DELETING` and so on.
+    /// The state: `BUILD`, `ACTIVE`, `ERROR`, `DELETING` and so on.
     pub status: String,
+    /// What failed, if the state is `ERROR`.
+    #[serde(default)]
+    pub fault: Option<String>,
     /// When the cloud began to create it, in milliseconds since 1970.
     pub created_at: u64,
     /// Whether it has an address by which it can be managed.
@@ -85,6 +88,18 @@ impl Instance {
     /// Whether it is being built.
     pub fn is_built(&self) -> bool {
         self.status == "BUILD"
+    }
+
+    /// Whether the cloud has given it up: it could not be built, or an action on it failed.
+    pub fn is_failed(&self) -> bool {
+        self.status == "ERROR"
+    }
+
+    /// What failed, in the words of the cloud.
+    pub fn what_failed(&self) -> &str {
+        self.fault
+            .as_deref()
+            .unwrap_or("the cloud does not say what failed")
     }
 
     /// Whether it is being removed.

@@ -111,6 +111,9 @@ pub struct Task {
     /// The VM that the task works on, or has created.
     #[serde(default)]
     pub vm: Option<String>,
+    /// What the VM asks a person. The task runs until that is answered.
+    #[serde(default)]
+    pub question: Option<String>,
     /// The reason why it failed.
     #[serde(default)]
     pub error: Option<TaskError>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use polity_driver_sdk::{
     Call, Code, Effect, Endpoint, Finding, HttpRequest, Implements, Login, Manifest, Outcome, Part, Piece,
-    Sealed, Transform, failure,
+    Refusals, Sealed, StatusClass, Transform, failure,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -122,9 +122,13 @@ pub fn manifest() -> Manifest {
         dynamic: Some(9),
         ..Endpoint::default()
     };
+    let api = Endpoint {
+        refusals: Some(Refusals::at("error.code").codes(StatusClass::ServerError, ["full"])),
+        ..Endpoint::default()
+    };
     Manifest::new("hostile", env!("CARGO_PKG_VERSION"), Login::Bearer)
         .config::<Config>()
-        .endpoint("api", Endpoint::default())
+        .endpoint("api", api)
         .endpoint("appliance", appliance)
         .implements(machines)
 }

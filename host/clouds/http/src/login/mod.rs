@@ -180,6 +180,15 @@ impl Session {
         }
     }
 
+    /// The address below which a driver finds each version of the API of a service. On OpenStack it is the root of the service,
+    /// whether or not the given address has a version and a project.
+    pub fn root(&self, address: Address) -> Address {
+        match &self.proof {
+            Proof::Keystone(token) => token.root(address),
+            _ => address,
+        }
+    }
+
     /// Adds the token or signature to a request. `now` is the time by the server's clock, in Unix milliseconds; `service` is
     /// the service of the endpoint.
     pub fn sign(&self, request: &mut Outgoing, service: &str, now: u64) {

@@ -114,6 +114,7 @@ fn a_specification_becomes_the_fields_of_the_request() {
             ("KeyName", "ssh"),
             ("MetadataOptions.HttpPutResponseHopLimit", "2"),
             ("MetadataOptions.HttpTokens", "required"),
+            ("MetadataOptions.InstanceMetadataTags", "disabled"),
             ("Monitoring.Enabled", "true"),
             ("NetworkInterface.1.AssociatePublicIpAddress", "true"),
             ("NetworkInterface.1.DeleteOnTermination", "true"),
@@ -227,4 +228,11 @@ fn no_answer_keeps_user_data() {
             "{path}"
         );
     }
+}
+
+#[test]
+fn an_account_that_shows_tags_to_its_instances_gets_machines_nevertheless() {
+    let server = server();
+    server.borrow_mut().shows_tags = true;
+    object(&server).create("web-1");
 }

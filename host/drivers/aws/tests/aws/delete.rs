@@ -97,7 +97,7 @@ fn a_deletion_fails_with_what_ec2_says() {
             .perform("machine.delete", json!({"name": "web-1"}))
             .unwrap_err();
         assert_eq!(
-            (failure.code, failure.doubtful),
+            (failure.code, !owner.play.changed_nothing(&failure)),
             (code, doubtful),
             "{}",
             failure.message
@@ -126,4 +126,40 @@ fn a_deletion_ends_when_the_look_fails() {
     );
     assert_eq!(failure.unwrap_err(), cut);
     assert_eq!(owner.changes(), 1, "the create alone");
+}
+
+/// The arguments for the machine `web-1` of `owner-1`.
+fn orphan(made: &serde_json::Value, owner: &str) -> serde_json::Value {
+    json!({"providerID": made["providerID"], "owner": owner})
+}
+
+#[test]
+fn an_orphan_is_terminated_by_another_object_of_its_tenant() {
+    let server = server();
+    let mut gone = object(&server);
+    let made = gone.create("web-1");
+    let mut sweeper = object(&server);
+    sweeper.play.owner = "uid-of-a-safety".to_owned();
+    let deleted = sweeper.perform("orphan.delete", orphan(&made, "owner-1"));
+    assert_eq!(deleted.unwrap(), json!({}));
+    assert_eq!(sweeper.actions(), ["DescribeInstances", "TerminateInstances"]);
+    let again = sweeper.perform("orphan.delete", orphan(&made, "owner-1"));
+    assert_eq!(again.unwrap_err().code, Code::NotFound);
+    assert_eq!(sweeper.changes(), 1);
+}
+
+#[test]
+fn what_the_marks_of_an_orphan_do_not_say_is_not_believed() {
+    let server = server();
+    let mut gone = object(&server);
+    let made = gone.create("web-1");
+    let mut sweeper = object(&server);
+    sweeper.play.owner = "uid-of-a-safety".to_owned();
+    // Another owner, and the right one in another tenant.
+    let other = sweeper.perform("orphan.delete", orphan(&made, "owner-2"));
+    assert_eq!(other.unwrap_err().code, Code::PermissionDenied);
+    sweeper.play.tenant = "tenant-2".to_owned();
+    let elsewhere = sweeper.perform("orphan.delete", orphan(&made, "owner-1"));
+    assert_eq!(elsewhere.unwrap_err().code, Code::PermissionDenied);
+    assert_eq!(sweeper.changes(), 0);
 }

@@ -13,7 +13,7 @@ fn a_refused_create_is_certain_and_every_other_failure_of_it_is_doubtful() {
     let two = garbage.replace("<instancesSet/>", &format!("<instancesSet>{0}{0}</instancesSet>", "<item><instanceId>i-01234567</instanceId><instanceState><name>pending</name></instanceState><placement><availabilityZone>z</availabilityZone></placement></item>"));
     for (reply, code, doubtful) in [
         (
-            error(400, "InsufficientInstanceCapacity", "none"),
+            error(500, "InsufficientInstanceCapacity", "none"),
             Code::ResourceExhausted,
             false,
         ),
@@ -40,6 +40,18 @@ fn a_refused_create_is_certain_and_every_other_failure_of_it_is_doubtful() {
         (
             error(503, "RequestLimitExceeded", "slow down"),
             Code::Unavailable,
+            false,
+        ),
+        (error(503, "Unavailable", "rest"), Code::Unavailable, true),
+        (error(503, "ServiceUnavailable", "rest"), Code::Unavailable, true),
+        (
+            error(504, "RequestLimitExceeded", "from a proxy"),
+            Code::Unavailable,
+            true,
+        ),
+        (
+            Reply::new(503, "<html><p>RequestLimitExceeded</p></html>"),
+            Code::Unavailable,
             true,
         ),
         (error(500, "InternalError", "oh"), Code::Unavailable, true),
@@ -61,7 +73,7 @@ fn a_refused_create_is_certain_and_every_other_failure_of_it_is_doubtful() {
         server.borrow_mut().instead.insert("RunInstances".into(), reply);
         let failure = owner.perform("machine.create", named("web-1")).unwrap_err();
         assert_eq!(
-            (failure.code, failure.doubtful),
+            (failure.code, !owner.play.changed_nothing(&failure)),
             (code, doubtful),
             "{said}: {}",
             failure.message

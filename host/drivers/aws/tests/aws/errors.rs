@@ -18,63 +18,6 @@ fn status_of(reply: Reply) -> polity_driver_sdk::Failure {
 }
 
 #[test]
-fn every_code_of_aws_has_its_meaning() {
-    for (code, canonical) in [
-        ("ExpiredToken", Code::Unauthenticated),
-        ("ExpiredTokenException", Code::Unauthenticated),
-        ("RequestExpired", Code::Unauthenticated),
-        ("InvalidClientTokenId", Code::Unauthenticated),
-        ("AuthFailure", Code::Unauthenticated),
-        ("SignatureDoesNotMatch", Code::Unauthenticated),
-        ("AccessDenied", Code::PermissionDenied),
-        ("UnauthorizedOperation", Code::PermissionDenied),
-        ("OptInRequired", Code::PermissionDenied),
-        ("InvalidInstanceID.Malformed", Code::InvalidArgument),
-        ("InvalidInstanceID.NotFound", Code::NotFound),
-        ("InvalidSubnetID.NotFound", Code::InvalidArgument),
-        ("InvalidAMIID.NotFound", Code::InvalidArgument),
-        ("InvalidParameterValue", Code::InvalidArgument),
-        ("MissingParameter", Code::InvalidArgument),
-        ("UnknownParameter", Code::InvalidArgument),
-        ("Unsupported", Code::InvalidArgument),
-        ("IdempotentParameterMismatch", Code::Unknown),
-        ("IdempotentInstanceTerminated", Code::FailedPrecondition),
-        ("IncorrectInstanceState", Code::FailedPrecondition),
-        ("OperationNotPermitted", Code::FailedPrecondition),
-        ("RequestLimitExceeded", Code::Unavailable),
-        ("Throttling", Code::Unavailable),
-        ("ServiceUnavailable", Code::Unavailable),
-        ("InternalError", Code::Unavailable),
-        ("InsufficientInstanceCapacity", Code::ResourceExhausted),
-        ("InsufficientFreeAddressesInSubnet", Code::ResourceExhausted),
-        ("InstanceLimitExceeded", Code::ResourceExhausted),
-        ("VcpuLimitExceeded", Code::ResourceExhausted),
-        ("MaxSpotInstanceCountExceeded", Code::ResourceExhausted),
-        ("SomethingNew", Code::Internal),
-        ("ThrottledNot.NotFoundEither", Code::Unavailable),
-    ] {
-        let failure = status_of(error(400, code, "words"));
-        assert_eq!((failure.code, failure.doubtful), (canonical, false), "{code}");
-    }
-}
-
-#[test]
-fn an_image_of_another_account_ends_no_session() {
-    for (words, code) in [
-        (
-            "Not authorized for images: [ami-12345678]",
-            Code::PermissionDenied,
-        ),
-        (
-            "AWS was not able to validate the provided access credentials",
-            Code::Unauthenticated,
-        ),
-    ] {
-        assert_eq!(status_of(error(401, "AuthFailure", words)).code, code, "{words}");
-    }
-}
-
-#[test]
 fn without_a_code_the_status_counts_and_404_means_no_machine_is_gone() {
     for (status, code) in [
         (401, Code::Unauthenticated),

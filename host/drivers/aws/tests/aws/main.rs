@@ -12,4 +12,5 @@ mod manifest;
 mod resolve;
 mod spec;
 mod status;
+mod table;
 mod volumes;

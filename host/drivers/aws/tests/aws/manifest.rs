@@ -16,11 +16,16 @@ fn the_manifest_names_one_endpoint_one_service_and_the_times() {
     };
     assert_eq!(machines.service, "machine@1");
     assert_eq!(machines.lingers["machine.create"], 300_000);
-    let operations = ["create", "status", "delete", "initialize", "list", "volumes"];
-    assert_eq!(
-        machines.operations,
-        operations.map(|name| format!("machine.{name}"))
-    );
+    let operations = [
+        "machine.create",
+        "machine.status",
+        "machine.delete",
+        "orphan.delete",
+        "machine.initialize",
+        "machine.list",
+        "machine.volumes",
+    ];
+    assert_eq!(machines.operations, operations);
 }
 
 #[test]

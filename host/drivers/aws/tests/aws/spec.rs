@@ -68,6 +68,11 @@ fn a_specification_that_is_wrong_is_refused_with_the_path_of_what_is_wrong() {
             "providerSpec.tags.polity.dev/owner",
         ),
         (json!({"tags": {"aws:x": "y"}}), "providerSpec.tags.aws:x"),
+        (
+            json!({"tags": {"kubernetes.io/role/node": "1"}, "instanceMetadataOptions": {"instanceMetadataTags": "enabled"}}),
+            "providerSpec.instanceMetadataOptions.instanceMetadataTags: the metadata service cannot show tags with a \
+             slash in their key: set it to \"disabled\" (kubernetes.io/role/node, polity.dev/owner)",
+        ),
     ] {
         let mut spec = small();
         for (field, value) in change.as_object().unwrap() {

@@ -11,6 +11,7 @@ use polity_driver_sdk::{Code, Effect, Entry, Failure, Finding, HttpRequest};
 use polity_kube_rules::schema::{Dialect, compile};
 use serde_json::{Value, json};
 
+use crate::cloud::below;
 use crate::cloud::neutron::mac;
 use crate::cloud::{Cloud, MANAGEMENT};
 
@@ -89,7 +90,7 @@ impl Bench {
 
     /// The method and path of each change and create of the last operation.
     pub(crate) fn changes(&self) -> Vec<String> {
-        let line = |request: &HttpRequest| format!("{} {}", request.method, request.path.join("/"));
+        let line = |request: &HttpRequest| format!("{} {}", request.method, below(request).join("/"));
         self.play.changes().map(line).collect()
     }
 

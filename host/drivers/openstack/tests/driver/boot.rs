@@ -178,6 +178,15 @@ fn a_name_is_taken_in_its_tenant_until_the_server_is_gone() {
     bench.call("router.boot", boot("edge", &[1])).unwrap();
 }
 
+/// A change must begin within half of the time of its operation, so what is read before it is read at once.
+#[test]
+fn the_reads_before_a_boot_are_made_together() {
+    let (mut bench, _) = with_ports();
+    bench.call("router.boot", boot("edge", &[1])).unwrap();
+    // The image, the port, the servers of the name, the cells. Then the boot.
+    assert_eq!(bench.play.together, [4, 1]);
+}
+
 #[test]
 fn nothing_boots_while_a_cell_that_may_have_the_server_is_down() {
     let (mut bench, _) = with_ports();
@@ -277,10 +286,9 @@ fn all_looks_before_a_boot_are_made_together() {
         "v2/images/image-1",
         "v2.0/ports",
         "v2.0/ports",
-        "servers/detail",
-        // Only the list of all servers is read then, because the list by name is empty.
-        "servers",
-        "servers",
+        "v2.1/servers/detail",
+        "v2.1/servers",
+        "v2.1/servers",
     ];
     assert_eq!(paths, expected);
 }

@@ -27,19 +27,31 @@ fn a_server_on_the_last_page_is_found() {
 }
 
 #[test]
-fn a_list_without_a_filter_is_read_to_its_end_too() {
+fn the_whole_list_of_servers_is_never_read() {
     let mut bench = Bench::new();
     for number in 0..95 {
         bench.cloud().server(&format!("vm-{number}"));
     }
-    bench.cloud().misses_servers = true;
     bench.cloud().page = 10;
+    // The stand-in panics if the list without a filter is read on.
     assert_eq!(bench.resolve("edge"), Finding::None);
-    let id = bench.cloud().server("edge");
-    assert_eq!(
-        bench.resolve("edge"),
-        Finding::Found(json!({"id": id}).to_string())
-    );
+    let sent = bench.play.sent.iter();
+    let lists = sent.filter(|request| {
+        request.path.last().is_some_and(|last| last == "servers") && request.query.is_empty()
+    });
+    assert_eq!((lists.count(), bench.play.sent.len()), (1, 2));
+}
+
+#[test]
+fn a_cell_that_is_down_is_seen_on_the_first_page() {
+    let mut bench = Bench::new();
+    bench.cloud().page = 10;
+    for number in 0..9 {
+        bench.cloud().server(&format!("vm-{number}"));
+    }
+    let id = bench.cloud().server("other");
+    bench.cloud().down.push(id);
+    assert_eq!(untold(bench.resolve("edge")), Code::Unavailable);
 }
 
 #[test]
@@ -99,7 +111,9 @@ fn a_list_that_is_too_long_is_a_failure() {
     let mut bench = Bench::new();
     bench.cloud().page = 1;
     for number in 0..25 {
-        bench.cloud().server(&format!("vm-{number}"));
+        bench
+            .cloud()
+            .server(if number % 2 == 0 { "EDGE" } else { "Edge" });
     }
     assert_eq!(untold(bench.resolve("edge")), Code::ResourceExhausted);
 }

@@ -12,3 +12,4 @@ mod ports;
 mod recorded;
 mod resolving;
 mod routers;
+mod table;

@@ -48,14 +48,14 @@ fn a_router_that_was_booted_is_shown_from_its_build_to_its_end() {
 }
 
 #[test]
-fn a_server_in_error_is_off_and_can_be_removed() {
+fn a_server_in_error_says_what_failed_and_can_be_removed() {
     let mut bench = Bench::new();
     let id = bench.cloud().server("edge");
-    bench.cloud().row(&id)["status"] = json!("ERROR");
+    let fault = bench.cloud().fails(&id);
     let found = bench.call("router.get", by_name("edge")).unwrap();
     assert_eq!(
-        (&found["status"], &found["managed"]),
-        (&json!("SHUTOFF"), &json!(false))
+        (&found["status"], &found["managed"], &found["fault"]),
+        (&json!("ERROR"), &json!(false), &json!(fault))
     );
     bench.call("router.delete", by_id(&id)).unwrap();
     assert_eq!(bench.changes(), [format!("DELETE servers/{id}")]);

@@ -14,29 +14,6 @@ fn instead(method: &str, reply: Reply) -> Bench {
 }
 
 #[test]
-fn a_fault_is_a_refusal_with_its_own_code() {
-    for (fault, code) in [
-        ("DuplicateName", Code::AlreadyExists),
-        ("NoPermission", Code::PermissionDenied),
-        ("NotAuthenticated", Code::Unauthenticated),
-        ("InvalidPowerState", Code::FailedPrecondition),
-        ("TaskInProgress", Code::FailedPrecondition),
-        ("ResourceInUse", Code::FailedPrecondition),
-        ("ManagedObjectNotFound", Code::NotFound),
-        ("InsufficientResourcesFault", Code::ResourceExhausted),
-        ("InsufficientStorageSpace", Code::ResourceExhausted),
-        ("InvalidArgument", Code::InvalidArgument),
-        ("ConcurrentAccess", Code::Aborted),
-        ("NeverHeardOf", Code::Internal),
-    ] {
-        let mut bench = instead("PowerOnVM_Task", Reply::new(500, xml::fault(fault, "<x/>")));
-        let failure = bench.call("vm.power-on", own()).unwrap_err();
-        assert_eq!((failure.code, failure.doubtful), (code, false), "{fault}");
-        assert!(failure.message.starts_with(fault), "{}", failure.message);
-    }
-}
-
-#[test]
 fn a_change_that_something_else_answers_is_doubtful() {
     let page = "<!DOCTYPE html><html><body><h1>503 Service Unavailable</h1></body></html>";
     let replies = [

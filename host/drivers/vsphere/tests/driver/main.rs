@@ -9,5 +9,6 @@ mod hostile;
 mod reads;
 mod resolving;
 mod sessions;
+mod table;
 mod tasks;
 mod vcenter;

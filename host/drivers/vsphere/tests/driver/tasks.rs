@@ -31,6 +31,25 @@ fn a_clone_has_no_vm_until_it_has_succeeded() {
 }
 
 #[test]
+fn a_task_that_waits_for_a_person_tells_the_question_of_its_vm() {
+    let asked = "msg.uuid.altered: This virtual machine may have been moved or copied.";
+    let start = |task: &mut crate::vcenter::Task| {
+        task.description = "VirtualMachine.powerOn".to_owned();
+        task.entity = OWN_VM.to_owned();
+    };
+    for (state, told) in [("running", Some(asked)), ("success", None)] {
+        let mut bench = with(state, start);
+        bench.vcenter().vm(OWN_VM).question = Some(asked.to_owned());
+        let answer = bench.call("task.get", get()).unwrap();
+        assert_eq!(answer.get("question").and_then(Value::as_str), told);
+    }
+    let mut hidden = with("running", start);
+    hidden.vcenter().vm(OWN_VM).withheld =
+        [("runtime.question".to_owned(), "NoPermission".to_owned())].into();
+    assert_eq!(hidden.call("task.get", get()).unwrap().get("question"), None);
+}
+
+#[test]
 fn a_record_that_is_gone_is_not_found() {
     let mut bench = Bench::new();
     for id in ["task-7", "task 7", "", "vm-42<"] {

@@ -3,11 +3,13 @@
 use bytes::Bytes;
 use http::Method;
 use polity_core::contract::{Code, Failure};
+use polity_core::time::millis;
 use serde_json::Value;
 
 use super::{Credentials, Keys, unix_ms};
 use crate::address::{Address, query};
 use crate::login::At;
+use crate::pace::LONGEST_PAUSE;
 use crate::transport::{Incoming, Outgoing};
 
 /// The version of the API.
@@ -18,6 +20,11 @@ const LONGEST_ERROR: usize = 300;
 /// How far the time of a signature may differ from the server's time, in milliseconds ("Elements of an AWS API request
 /// signature").
 const VALID: u64 = 5 * 60 * 1_000;
+
+/// The longest session of a role that is assumed by the keys of a role, in seconds. STS refuses a longer one ("AssumeRole").
+const LONGEST_CHAINED: u64 = 3_600;
+/// How long to wait after STS was too busy, in milliseconds, if it names no time.
+const REST: u64 = 5_000;
 
 /// The principal that keys belong to.
 pub(super) struct Who {
@@ -43,16 +50,16 @@ pub(super) async fn whose(at: &At<'_>, keys: &Credentials) -> Result<Who, Failur
     }
 }
 
-/// Assumes the role of a link with these keys.
+/// Assumes the role of a link with these keys. With temporary keys the session is an hour at most: the host's own mostly
+/// come from a role, and so does what a Secret with a session token holds.
 pub(super) async fn assume(at: &At<'_>, by: &Credentials, link: &Value) -> Result<Keys, Failure> {
     let said = |field: &str| link[field].as_str().unwrap_or_default().to_owned();
+    let longest = by.token.as_ref().map_or(u64::MAX, |_| LONGEST_CHAINED);
+    let seconds = link["durationSeconds"].as_u64().unwrap_or_default();
     let mut form = vec![
         ("RoleArn", said("arn")),
         ("RoleSessionName", session_name(link)),
-        (
-            "DurationSeconds",
-            link["durationSeconds"].as_u64().unwrap_or_default().to_string(),
-        ),
+        ("DurationSeconds", seconds.min(longest).to_string()),
     ];
     let optional = [("ExternalId", "externalId"), ("Policy", "inlinePolicy")];
     form.extend(optional.map(|(name, field)| (name, said(field))));
@@ -155,7 +162,20 @@ async fn call(
     hidden.extend(by.into_iter().flat_map(Credentials::secrets));
     let said: String = hide(said, &hidden).chars().take(LONGEST_ERROR).collect();
     let message = format!("STS answers {action} with {}: {code:.100} {said}", answer.status);
-    Err(Failure::new(meaning(answer.status, &code), message))
+    Err(refusal(&answer, &code, message))
+}
+
+/// The failure of a call that STS has answered with this code.
+fn refusal(answer: &Incoming, code: &str, message: String) -> Failure {
+    let code = meaning(answer.status, code);
+    let seconds: Option<u64> = answer
+        .header("retry-after")
+        .and_then(|said| said.trim().parse().ok());
+    let asked = seconds.map(|seconds| seconds.saturating_mul(1_000).min(millis(LONGEST_PAUSE)));
+    Failure {
+        retry_after: asked.or_else(|| (code == Code::Unavailable).then_some(REST)),
+        ..Failure::new(code, message)
+    }
 }
 
 /// Sends a request, signed.
@@ -183,10 +203,12 @@ fn hide(text: String, secrets: &[&str]) -> String {
     hidden.fold(text, |text, secret| text.replace(secret, "***"))
 }
 
-/// The code for an error of STS ("Common errors" and the errors of each action in the reference of its API).
+/// The code for an error of STS. `host/drivers/ERRORS.md` has them all, with their sources.
 fn meaning(status: u16, code: &str) -> Code {
     match code {
-        "AccessDenied" | "AccessDeniedException" | "IDPRejectedClaim" => Code::PermissionDenied,
+        "AccessDenied" | "AccessDeniedException" | "IDPRejectedClaim" | "OptInRequired" => {
+            Code::PermissionDenied
+        }
         "MalformedPolicyDocument" | "PackedPolicyTooLarge" | "ValidationError" => Code::InvalidArgument,
         "RegionDisabledException" => Code::FailedPrecondition,
         "Throttling" | "ThrottlingException" | "RequestLimitExceeded" | "IDPCommunicationError" => {
@@ -227,21 +249,6 @@ mod tests {
         let link = json!({"sessionName": "", "identity": {"uid": "u-1"}});
         assert_eq!(session_name(&link), "polity-u-1");
         assert_eq!(session_name(&json!({"sessionName": "mine"})), "mine");
-    }
-
-    #[test]
-    fn an_error_says_whether_it_is_worth_another_try() {
-        for (status, code, expected) in [
-            (403, "AccessDenied", Code::PermissionDenied),
-            (403, "InvalidClientTokenId", Code::Unauthenticated),
-            (400, "ExpiredTokenException", Code::Unauthenticated),
-            (400, "Throttling", Code::Unavailable),
-            (400, "ValidationError", Code::InvalidArgument),
-            (503, "ServiceUnavailable", Code::Unavailable),
-            (500, "", Code::Unavailable),
-        ] {
-            assert_eq!(meaning(status, code), expected, "{code}");
-        }
     }
 
     #[test]

@@ -220,6 +220,25 @@ async fn a_chain_without_a_source_begins_with_the_credentials_of_the_connection(
 }
 
 #[tokio::test]
+async fn a_role_that_temporary_keys_assume_lives_an_hour_at_most() {
+    let of_a_user = secret("own");
+    let mut of_a_role = secret("own");
+    of_a_role.insert("SessionToken".to_owned(), "token".to_owned());
+    for (own, seconds) in [(of_a_user, 7_200), (of_a_role, 3_600)] {
+        let server = sts(|_| ONE);
+        let mut link = role("inner");
+        link["role"]["durationSeconds"] = json!(7_200);
+        let session = by_chain(&server, &[link], &[], Some(&own)).await;
+        session.expect("a session");
+        let assumed = &server.seen()[0];
+        assert!(
+            assumed.contains(&format!("DurationSeconds={seconds}&")),
+            "{assumed}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_chain_begins_with_the_token_of_a_service_account() {
     let server = sts(|_| NOON);
     let web = json!({"webIdentity": {"arn": "arn:aws:iam::2:role/web", "identity": {"uid": "u-1"}}});
@@ -260,6 +279,38 @@ async fn a_link_that_is_refused_is_a_denial_without_the_keys() {
         failure.message,
         "STS answers AssumeRole with 403: AccessDenied not with ***, no"
     );
+}
+
+/// The table of STS in `host/drivers/ERRORS.md`.
+#[tokio::test]
+async fn an_error_of_sts_is_what_the_page_says() {
+    let page = include_str!("../../../../../drivers/ERRORS.md");
+    let section = page.split("\n## ").find(|section| section.starts_with("STS\n"));
+    let lines = section.expect("a section").lines();
+    let rows = lines.filter(|line| line.starts_with("| `") || line.starts_with("| (none)"));
+    let mut count = 0;
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [code, status, becomes, "none", pause, _] = cells[..] else {
+            panic!("{row}")
+        };
+        let status = status.parse().expect("a status");
+        let body = match code.trim_matches('`') {
+            "(none)" => "<html/>".to_owned(),
+            code => format!("<ErrorResponse><Error><Code>{code}</Code></Error></ErrorResponse>"),
+        };
+        let server = Server::start(move |_| (status, body.clone()));
+        let refused = by_chain(&server, &[role("inner")], &[], Some(&secret("own"))).await;
+        let refused = refused.expect_err("it is refused");
+        let paused = refused.retry_after.map(|ms| format!("{} s", ms / 1_000));
+        assert_eq!(
+            (json!(refused.code).as_str(), paused.unwrap_or_default()),
+            (Some(becomes.trim_matches('`')), pause.to_owned()),
+            "{row}"
+        );
+        count += 1;
+    }
+    assert!(count > 15, "{count}");
 }
 
 #[tokio::test]

@@ -57,6 +57,8 @@ pub struct Ec2 {
     pub overlap: usize,
     /// Whether filters are applied. A server may ignore them.
     pub filters: bool,
+    /// Whether the metadata service of a new instance shows its tags unless the request says otherwise: a setting of the account.
+    pub shows_tags: bool,
     /// The reply of an action in place of the usual one.
     pub instead: BTreeMap<String, Reply>,
     /// The reply of an action in place of the usual one, after the action has had its effect.
@@ -74,6 +76,7 @@ pub fn server() -> Server {
         page: 1_000,
         overlap: 0,
         filters: true,
+        shows_tags: false,
         instead: BTreeMap::new(),
         afterwards: BTreeMap::new(),
         made: 0,
@@ -144,6 +147,13 @@ impl Ec2 {
             return answer::run(known);
         }
         let tags = form.tags("instance");
+        // <https://github.com/kubernetes-sigs/cluster-api-provider-aws/issues/4995>
+        let shown = form.get("MetadataOptions.InstanceMetadataTags");
+        let shows_tags = shown.map_or(self.shows_tags, |shown| shown == "enabled");
+        if let Some(key) = tags.keys().find(|key| shows_tags && key.contains('/')) {
+            let message = format!("'{key}' is not a valid tag key.");
+            return error(400, "InvalidParameterValue", &message);
+        }
         let (token, marked): (_, Vec<(&str, &str)>) =
             (token.clone(), tags.iter().map(|(k, v)| (&**k, &**v)).collect());
         let made = self.make(&marked);

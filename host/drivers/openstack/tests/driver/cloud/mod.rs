@@ -38,8 +38,6 @@ pub(crate) struct Cloud {
     pub(crate) page: usize,
     /// Whether lists return everything whatever the filters are.
     pub(crate) ignores_filters: bool,
-    /// Whether a list with a filter misses every server.
-    pub(crate) misses_servers: bool,
     /// The present time, which becomes the creation time of new servers.
     pub(crate) created: String,
     /// The text of all replies so far. A request to an address is allowed only if a reply contained the address.
@@ -63,7 +61,6 @@ impl Cloud {
             lost: Vec::new(),
             page: 1_000,
             ignores_filters: false,
-            misses_servers: false,
             created: "2026-09-21T14:12:50Z".to_owned(),
             told: String::new(),
             last: 0,
@@ -83,7 +80,7 @@ impl Cloud {
     /// The reply to a request.
     pub(crate) fn reply(&mut self, request: &HttpRequest) -> Reply {
         check(request);
-        let line = format!("{} {}", request.method, request.path.join("/"));
+        let line = format!("{} {}", request.method, below(request).join("/"));
         if let Some((_, reply)) = self
             .instead
             .iter()
@@ -141,6 +138,14 @@ impl Cloud {
         self.last += 1;
         self.last
     }
+}
+
+/// The path of a request; for nova the path below its version.
+pub(crate) fn below(request: &HttpRequest) -> &[String] {
+    let version = usize::from(request.endpoint == "compute");
+    let (version, below) = request.path.split_at(version);
+    assert!(version.iter().all(|version| version == "v2.1"));
+    below
 }
 
 /// Checks that hold for every request.

@@ -3,7 +3,7 @@
 use polity_driver_sdk::HttpRequest;
 use serde_json::{Value, json};
 
-use super::{Cloud, Reply, body, query};
+use super::{Cloud, Reply, below, body, query};
 
 /// A refusal of nova.
 pub(crate) fn fault(status: u16, name: &str, message: &str) -> Reply {
@@ -39,6 +39,17 @@ impl Cloud {
         row.unwrap_or_else(|| panic!("no server {id}"))
     }
 
+    /// A server cannot be built. Nova shows then why: `fault` of the API reference, "only displayed when the server status is
+    /// ERROR or DELETED and a fault occurred". The message is that of nova's conductor (`exception.MaxRetriesExceeded`,
+    /// `NoValidHost`).
+    pub(crate) fn fails(&mut self, id: &str) -> &'static str {
+        let message = "No valid host was found. There are not enough hosts available.";
+        let row = self.row(id);
+        row["status"] = json!("ERROR");
+        row["fault"] = json!({"code": 500, "created": "2026-09-21T14:00:00Z", "message": message});
+        message
+    }
+
     /// The removal of a server ends: nova releases the ports that the boot named, and removes the port that it created itself.
     pub(crate) fn gone(&mut self, id: &str) {
         self.servers.retain(|row| row["id"] != id);
@@ -50,7 +61,7 @@ impl Cloud {
     }
 
     pub(super) fn nova(&mut self, request: &HttpRequest) -> Reply {
-        let path: Vec<&str> = request.path.iter().map(String::as_str).collect();
+        let path: Vec<&str> = below(request).iter().map(String::as_str).collect();
         match (request.method.as_str(), &path[..]) {
             ("GET", ["servers"]) => self.list(request, &["id", "name", "links"]),
             ("GET", ["servers", "detail"]) => self.list(request, &[]),
@@ -76,9 +87,11 @@ impl Cloud {
     }
 
     fn list(&mut self, request: &HttpRequest, fields: &[&str]) -> Reply {
+        // As nova (`_is_cell_down_supported`, `get_all`): only a list without filter and paging shows servers of cells that are
+        // down. They come first, as far as the page has room for them.
         let is_whole = request.query.is_empty();
         let name = query(request, "name").map(unquoted);
-        let misses = name.is_some() && self.misses_servers;
+        assert!(is_whole || name.is_some(), "the whole list is read on");
         let finds = |row: &&Value| match &name {
             Some(name) if !self.ignores_filters => {
                 // Like a database that ignores case.
@@ -89,13 +102,13 @@ impl Cloud {
             _ => true,
         };
         let is_shown = |row: &&Value| is_whole || !self.is_down(row);
-        let rows = self
-            .servers
-            .iter()
-            .filter(finds)
-            .filter(is_shown)
-            .filter(|_| !misses);
-        let rows = rows.map(|row| {
+        let mut rows: Vec<&Value> = self.servers.iter().filter(finds).filter(is_shown).collect();
+        let up = rows.iter().filter(|row| !self.is_down(row)).count();
+        if up >= self.page {
+            rows.retain(|row| !self.is_down(row));
+        }
+        rows.sort_by_key(|row| !self.is_down(row));
+        let rows = rows.into_iter().map(|row| {
             let mut row = self.as_seen(row.clone());
             if let Value::Object(row) = &mut row {
                 let is_down = row.get("status").is_some_and(|status| status == "UNKNOWN");

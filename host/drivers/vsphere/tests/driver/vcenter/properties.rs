@@ -188,6 +188,10 @@ fn of_vm(vm: &Vm, path: &str) -> Property {
             list("ArrayOfOptionValue", &all)
         }
         "runtime.powerState" => text(&vm.power),
+        "runtime.question" => vm.question.as_ref().map_or(Property::Unset, |asked| {
+            let asked = xml::text("id", "_vmx1") + &xml::text("text", asked);
+            Property::Value(xml::typed("val", "VirtualMachineQuestionInfo", &asked))
+        }),
         "guest.net" if vm.guest.is_empty() => Property::Unset,
         "guest.net" => list("ArrayOfGuestNicInfo", &vm.guest),
         other => panic!("a VM has no {other}"),

@@ -22,6 +22,8 @@ pub(crate) struct Vm {
     pub(crate) instance_uuid: String,
     pub(crate) options: Vec<(String, String)>,
     pub(crate) power: String,
+    /// The text of the question that it asks (`VirtualMachineQuestionInfo`).
+    pub(crate) question: Option<String>,
     /// As XML.
     pub(crate) devices: Vec<String>,
     /// As XML.
@@ -152,6 +154,7 @@ pub(crate) fn own_vm() -> Vm {
             ("polity.key", "key-1"),
         ]),
         power: "poweredOff".to_owned(),
+        question: None,
         devices: vec![
             disk(),
             card(4000, "00:50:56:00:00:01", &distributed("dvportgroup-13"), true),
