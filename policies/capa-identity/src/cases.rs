@@ -424,6 +424,22 @@ capa_04_an_identity_beside_its_cluster_is_fetched_from_there:
         .notes("01 02 04 05 N3 07a P9 07 09 10 24 16 18 19")
         .granted();
 
+capa_04_no_token_is_asked_for_that_kubernetes_refuses_as_too_short:
+    cluster("AWSServiceAccountIdentity", "irsa")
+        .config(json!({"serviceAccountIdentities": true}))
+        .exists(object("AWSServiceAccountIdentity", "irsa", Some("team"), json!({
+            "allowedNamespaces": {"list": ["team"]}, "roleARN": "arn:irsa", "audiences": ["sts.amazonaws.com"],
+            "expirationSeconds": 60,
+        })))
+        .step(["AWSServiceAccountIdentity team/irsa"])
+        .step([concat!(
+            r#"credential {"region":"eu-central-1","chain":[{"webIdentity":{"identity":{"#,
+            r#""kind":"AWSServiceAccountIdentity","name":"irsa","uid":"uid-irsa"},"namespace":"team","name":"irsa","#,
+            r#""arn":"arn:irsa","audiences":["sts.amazonaws.com"],"expirationSeconds":600}}]}"#
+        )])
+        .notes("01 02 04 05 N3 07a P9 07 09 10 24 16 18 19")
+        .granted();
+
 capa_04_without_the_bindings_leave_such_a_kind_is_unknown:
     cluster("AWSServiceAccountIdentity", "irsa")
         .notes("01 02 04 06 P5")

@@ -21,6 +21,7 @@ pub fn manifest() -> Manifest {
         .needs(Need::objects_of::<AwsClusterControllerIdentity>())
         .needs(Need::objects_of::<AwsClusterStaticIdentity>())
         .needs(Need::objects_of::<AwsClusterRoleIdentity>())
+        .needs(Need::objects_of::<AwsServiceAccountIdentity>())
         .writes(["metadata.ownerReferences", "spec.identityRef", "status.accountID"])
         .writes([
             "status.conditions[PrincipalUsageAllowed]",

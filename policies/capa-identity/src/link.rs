@@ -17,6 +17,10 @@ const SECRET_KEYS: [&str; 2] = ["AccessKeyID", "SecretAccessKey"];
 const ROLE_SECONDS: u32 = 900;
 const LONGEST_ROLE_SECONDS: u32 = 43_200;
 const LONGEST_CHAINED_SECONDS: u32 = 3_600;
+/// Lifetimes of a service account's token: default, and Kubernetes' minimum (`ValidateTokenRequest` in
+/// `pkg/apis/authentication/validation`).
+const TOKEN_SECONDS: u32 = 3_600;
+const SHORTEST_TOKEN_SECONDS: u32 = 600;
 
 /// The plan of links, beginning with the source. A role that is assumed from a role does not live longer than AWS
 /// allows.
@@ -73,16 +77,14 @@ pub(crate) fn role(identity: AwsClusterRoleIdentity) -> RoleLink {
 
 /// A role for a token of the service account that has the name and the namespace of the identity.
 pub(crate) fn web_identity(identity: AwsServiceAccountIdentity) -> WebIdentityLink {
+    let seconds = identity.spec.expiration_seconds.unwrap_or(TOKEN_SECONDS);
     WebIdentityLink {
         identity: origin(&identity),
         namespace: identity.metadata.namespace.clone().unwrap_or_default(),
         name: identity.metadata.name.clone(),
         arn: identity.spec.role_arn,
         audiences: identity.spec.audiences,
-        expiration_seconds: identity
-            .spec
-            .expiration_seconds
-            .unwrap_or(LONGEST_CHAINED_SECONDS),
+        expiration_seconds: seconds.max(SHORTEST_TOKEN_SECONDS),
     }
 }
 

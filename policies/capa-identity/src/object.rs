@@ -291,8 +291,9 @@ pub struct ServiceAccountIdentitySpec {
     /// The audiences of the tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audiences: Vec<String>,
-    /// The lifetime of a token in seconds.
+    /// The lifetime of a token in seconds; 3600 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 600))]
     pub expiration_seconds: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! At most one change in a pass, and none for a while after a failed task.
+//! At most one change in a pass, and none for a while after a failed task (CAPV-43).
 
 use polity_sdk::cloud::vm::Submit;
 use polity_sdk::prelude::*;
@@ -20,6 +20,7 @@ pub(crate) struct Change<'a> {
 /// Submits the change and tracks its task, unless a failed task delays it.
 pub(crate) async fn submit(cx: &Cx, machine: &mut Machine, change: Change<'_>) -> Result<Next, Failure> {
     if let Some(until) = held_until(cx, machine) {
+        cx.note("CAPV-43");
         machine.status.retry_after = Some(until);
         machine.status.phase = Some(Phase::BackingOff);
         return Ok(Next::after(until.since(cx.now())));

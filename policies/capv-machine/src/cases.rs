@@ -61,6 +61,17 @@ const CLONE_WITH_USER_DATA: &str = concat!(
 );
 const SECRET: &str = "Secret team/boot";
 
+const TIMED_OUT: &str = "the task has run for more than 30m: look at it in the cloud, and cancel it there";
+const TAKEN: &str = concat!(
+    "another VM has the name m-1 in the folder, so none can be made: ",
+    "rename one of the two, and create this Machine again",
+);
+const UNKNOWN: &str = "task task-1 is in the unknown state \"paused\"";
+const COPY: &str = concat!(
+    "the VM vm-1 has the instance UUID uid-9, not the machine's uid uid-1, so it may be a copy and is not changed: ",
+    "give it that instance UUID, or remove it",
+);
+
 fn reconfigure(metadata: &str) -> String {
     format!("vm.reconfigure {}", json!({"id": "vm-1", "metadata": metadata}))
 }
@@ -157,12 +168,14 @@ fn in_flight(kind: &str, phase: &str, reason: &str, message: &str) -> Value {
 }
 
 fn cloning() -> Value {
-    in_flight(
+    let mut written = in_flight(
         "clone",
         "Cloning",
         "WaitingForClone",
         "the template is being cloned",
-    )
+    );
+    written["cloned"] = json!({"template": "ubuntu"});
+    written
 }
 
 fn reconfiguring() -> Value {
@@ -247,14 +260,14 @@ capv_05_waits_as_long_as_the_binding_says:
         .notes("02 04 05")
         .next(Next::After(90_000));
 
-capv_05_a_slow_task_is_reported_and_still_waited_for:
+capv_48_a_task_that_has_timed_out_fails_the_pass_and_is_not_forgotten:
     tasked("clone", task("running"))
         .config(json!({"taskTimeout": "30m"}))
         .step([TASK])
-        .notes("02 04 05")
-        .event("TaskSlow")
-        .patch(status(json!({"conditions": not_yet("TaskSlow", "the task has run for more than 30m")}), &[]))
-        .next(requeue());
+        .notes("02 04 48")
+        .event("TaskTimedOut")
+        .patch(json!({"status": {"conditions": not_yet("TaskTimedOut", TIMED_OUT)}}))
+        .failed(Code::DeadlineExceeded, TIMED_OUT);
 
 capv_05_the_timeout_of_the_machine_comes_first:
     tasked("clone", task("running"))
@@ -323,7 +336,7 @@ capv_07_failed_task_is_written_down_and_holds_changes_back:
         }}))
         .lacks("vm.find")
         .step([TASK]).step([FIND])
-        .notes("02 04 07 11 12 14 18 22")
+        .notes("02 04 07 11 12 14 18 22 43")
         .event("TaskFailed")
         .patch(status(json!({
             "phase": "BackingOff", "retryAfter": "2026-01-01T00:01:00Z",
@@ -339,7 +352,7 @@ capv_07_another_power_state_than_the_requested_is_a_failure:
         .configured(nics(&[]))
         .answers("vm.power", power("suspended"))
         .step([TASK]).step([GET]).step([METADATA, NICS]).step([POWER])
-        .notes("02 04 07 11 15 17 22 24 26")
+        .notes("02 04 07 11 15 17 22 24 26 43")
         .event("TaskFailed")
         .patch(status(json!({
             "phase": "BackingOff", "retryAfter": "2026-01-01T00:01:00Z", "network": network(&[]),
@@ -347,11 +360,11 @@ capv_07_another_power_state_than_the_requested_is_a_failure:
         }), &["taskRef", "taskKind"]))
         .next(Next::After(60_000));
 
-capv_07_a_clock_that_was_set_back_makes_nobody_wait_longer_than_the_backoff:
+capv_43_a_clock_that_was_set_back_makes_nobody_wait_longer_than_the_backoff:
     machine(json!({"retryAfter": "2036-01-01T00:00:00Z", "phase": "BackingOff"}))
         .lacks("vm.find")
         .step([FIND])
-        .notes("03 11 12 14 18 22")
+        .notes("03 11 12 14 18 22 43")
         .patch(json!({"status": {"retryAfter": "2026-01-01T00:01:00Z"}}))
         .next(Next::After(60_000));
 
@@ -365,7 +378,7 @@ capv_07_without_backoff_the_same_pass_tries_again:
         .notes("02 04 07 11 12 14 18 22 23")
         .event("TaskFailed")
         .patch(json!({"status": {
-            "taskRef": "task-2", "taskSince": NOW,
+            "taskRef": "task-2", "taskSince": NOW, "cloned": {"template": "ubuntu"},
             "conditions": not_yet("WaitingForClone", "the template is being cloned"),
         }}))
         .next(requeue());
@@ -375,13 +388,41 @@ capv_07_the_vm_of_a_failed_clone_is_adopted:
         .answers("vm.find", vm()).answers("vm.get", vm())
         .answers("vm.metadata", json!({"metadata": null})).answers("vm.nics", nics(&[]))
         .step([TASK]).step([FIND]).step([GET]).step([METADATA, NICS])
-        .notes("02 04 07 11 12 13 17 22 24")
+        .notes("02 04 07 11 12 13 17 22 24 43")
         .event("TaskFailed")
         .patch(status(json!({
             "phase": "BackingOff", "retryAfter": "2026-01-01T00:01:00Z", "machineRef": "vm-1", "biosUUID": "bios-1",
             "conditions": not_yet("TaskFailed", "DuplicateName"),
         }), &TASK_FIELDS))
         .next(Next::After(60_000));
+
+// Failures that no repetition mends.
+
+capv_49_a_name_that_another_vm_has_ends_the_clones:
+    tasked("clone", json!({"id": "task-1", "state": "error", "error": {"fault": "DuplicateName"}}))
+        .lacks("vm.find")
+        .step([TASK]).step([FIND])
+        .notes("02 04 07 11 12 14 18 22 49")
+        .event("TaskFailed").event("NameTaken")
+        .patch(status(json!({"phase": "NameTaken", "conditions": not_yet("NameTaken", TAKEN)}), &TASK_FIELDS))
+        .next(resync());
+
+capv_49_a_name_that_is_refused_at_once_ends_the_clones_too:
+    machine(json!({}))
+        .lacks("vm.find")
+        .fails("vm.clone", Code::AlreadyExists)
+        .step([FIND]).step([CLONE])
+        .notes("03 11 12 14 18 22 49")
+        .event("NotAccepted").event("NameTaken")
+        .patch(json!({"status": {"phase": "NameTaken", "conditions": not_yet("NameTaken", TAKEN)}}))
+        .next(resync());
+
+capv_49_a_machine_whose_name_is_taken_stays_so:
+    machine(json!({"phase": "NameTaken", "conditions": not_yet("NameTaken", TAKEN)}))
+        .lacks("vm.find")
+        .step([FIND])
+        .notes("03 11 12 14 18 22 49")
+        .next(resync());
 
 capv_08_missing_task_is_forgotten_and_requeues:
     machine(json!({"taskRef": "task-1", "taskKind": "clone"}))
@@ -395,7 +436,23 @@ capv_09_unknown_state_of_a_task_fails_and_forgets_nothing:
     tasked("clone", task("paused"))
         .step([TASK])
         .notes("02 04 09")
-        .failed(Code::Internal, "task task-1 is in the unknown state \"paused\"");
+        .event("TaskStateUnknown")
+        .patch(json!({"status": {"conditions": not_yet("TaskStateUnknown", UNKNOWN)}}))
+        .failed(Code::Internal, UNKNOWN);
+
+capv_50_a_question_of_the_vm_is_shown:
+    with_vm(json!({"taskRef": "task-1", "taskKind": "power", "taskSince": EARLIER, "phase": "PoweringOn"}))
+        .answers("task.get", json!({
+            "id": "task-1", "state": "running", "kind": "power-on", "vm": "vm-1", "question": "moved or copied?",
+        }))
+        .step([TASK])
+        .notes("02 04 05 50")
+        .event("QuestionPending")
+        .patch(json!({"status": {"conditions": not_yet(
+            "QuestionPending",
+            "the VM waits until a person answers in the cloud: moved or copied?",
+        )}}))
+        .next(requeue());
 
 // Which VM?
 
@@ -436,7 +493,7 @@ capv_16_a_vanished_vm_is_not_made_anew_where_the_binding_says_so:
         .lacks("vm.get")
         .config(json!({"recreateMissing": false}))
         .step([GET])
-        .notes("03 11 15 16 22")
+        .notes("03 11 15 16 22 44")
         .event("VMNotFound")
         .patch(status(
             json!({"phase": "Missing", "conditions": not_yet("NotFound", "the VM vm-1 is gone")}),
@@ -444,12 +501,12 @@ capv_16_a_vanished_vm_is_not_made_anew_where_the_binding_says_so:
         ))
         .next(resync());
 
-capv_14_a_missing_vm_stays_missing_where_the_binding_says_so:
+capv_44_a_missing_vm_stays_missing_where_the_binding_says_so:
     machine(json!({"phase": "Missing"}))
         .config(json!({"recreateMissing": false}))
         .lacks("vm.find")
         .step([FIND])
-        .notes("03 11 12 14 18 22")
+        .notes("03 11 12 14 18 22 44")
         .next(resync());
 
 capv_23_the_first_vm_is_made_whatever_the_binding_says_of_missing_ones:
@@ -499,6 +556,26 @@ capv_18_without_a_reference_no_vm_is_asked_for:
         .patch(json!({"metadata": {"finalizers": []}}))
         .next(Next::settled());
 
+// A copy of the VM has its marks, but not its instance UUID.
+
+capv_47_a_vm_with_another_instance_uuid_is_not_changed:
+    deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1"}))
+        .answers("vm.get", json!({"id": "vm-1", "name": "m-1", "instanceUuid": "uid-9", "biosUuid": "bios-1"}))
+        .step([GET])
+        .notes("03 11 15 47")
+        .event("OtherInstanceUUID")
+        .patch(json!({"status": {"conditions": not_yet("OtherInstanceUUID", COPY)}}))
+        .failed(Code::FailedPrecondition, COPY);
+
+capv_47_a_vm_with_another_instance_uuid_is_not_adopted:
+    machine(json!({}))
+        .answers("vm.find", json!({"id": "vm-1", "name": "m-1", "instanceUuid": "uid-9", "biosUuid": "bios-1"}))
+        .step([FIND])
+        .notes("03 11 12 47")
+        .event("OtherInstanceUUID")
+        .patch(json!({"status": {"conditions": not_yet("OtherInstanceUUID", COPY)}}))
+        .failed(Code::FailedPrecondition, COPY);
+
 // Deleting.
 
 capv_20a_a_vm_that_is_on_is_stopped:
@@ -547,11 +624,11 @@ capv_19_unknown_power_of_a_vm_stops_nothing:
         .notes("03 11 15 17 19")
         .failed(Code::Unavailable, "no");
 
-capv_19_deletion_waits_after_a_failed_task_too:
+capv_43_deletion_waits_after_a_failed_task_too:
     deleting(json!({"machineRef": "vm-1", "biosUUID": "bios-1", "retryAfter": "2026-01-01T00:00:12.500Z"}))
         .answers("vm.get", vm()).answers("vm.power", power("on"))
         .step([GET]).step([POWER])
-        .notes("03 11 15 17 19")
+        .notes("03 11 15 17 19 43")
         .patch(json!({"status": {"phase": "BackingOff"}}))
         .next(Next::After(12_500));
 
@@ -595,7 +672,14 @@ capv_23_a_clone_takes_what_the_spec_says:
             r#""networks":[]}"#
         )])
         .notes("03 11 12 14 18 22 23")
-        .patch(status(cloning(), &[]))
+        .patch({
+            let mut written = cloning();
+            written["cloned"] = json!({
+                "template": "ubuntu", "datacenter": "dc", "folder": "f", "datastore": "ds", "resourcePool": "rp",
+                "numCPUs": 1, "numCoresPerSocket": 4, "memoryMiB": 512, "diskGiB": 20,
+            });
+            status(written, &[])
+        })
         .next(requeue());
 
 capv_22_a_clone_that_is_not_accepted_fails_and_tracks_no_task:
@@ -663,7 +747,8 @@ capv_25_each_device_is_matched_to_an_interface_on_its_network:
             r#""addresses":["10.9.0.1/24"],"mtu":9000,"routes":[{"to":"10.8.0.0/16","via":"10.9.0.254","metric":3}]},"#,
             r#""id1":{"match":{"macaddress":"p"},"set-name":"eth1","dhcp4":true,"dhcp6":false,"#,
             r#""nameservers":{"addresses":["10.0.0.2"],"search":["example.com"]}},"#,
-            r#""id2":{"dhcp4":false,"dhcp6":true,"gateway4":"10.9.0.254","gateway6":"fd00::1"}}}}"#
+            r#""id2":{"dhcp4":false,"dhcp6":true,"#,
+            r#""routes":[{"to":"0.0.0.0/0","via":"10.9.0.254"},{"to":"::/0","via":"fd00::1"}]}}}}"#
         ))])
         .notes("03 11 15 17 22 24 25")
         .patch(status(reconfiguring(), &[]))
@@ -683,6 +768,45 @@ capv_27_a_suspended_vm_is_started:
         .step([GET]).step([METADATA, NICS]).step([POWER]).step([POWER_ON])
         .notes("03 11 15 17 22 24 26 27")
         .patch(status(powering_on(), &[]))
+        .next(requeue());
+
+capv_27_a_vm_that_is_off_has_no_addresses:
+    with_vm(json!({"phase": "Running", "network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"]}))
+        .configured(nics(&["10.0.0.1"]))
+        .answers("vm.power", power("off")).answers("vm.power-on", submitted())
+        .step([GET]).step([METADATA, NICS]).step([POWER]).step([POWER_ON])
+        .notes("03 11 15 17 22 24 26 27")
+        .patch({
+            let mut written = powering_on();
+            written["network"] = network(&[]);
+            status(written, &["addresses"])
+        })
+        .next(requeue());
+
+capv_20b_a_vm_that_was_stopped_has_no_addresses:
+    deleting(json!({
+            "machineRef": "vm-1", "biosUUID": "bios-1", "network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"],
+        }))
+        .answers("vm.get", vm()).answers("vm.power", power("off")).answers("vm.destroy", submitted())
+        .step([GET]).step([POWER]).step([DESTROY])
+        .notes("03 11 15 17 19 20b")
+        .patch({
+            let mut written = destroying();
+            written["network"] = network(&[]);
+            status(written, &["addresses"])
+        })
+        .next(requeue());
+
+capv_30_addresses_that_the_guest_no_longer_reports_are_forgotten:
+    with_vm(json!({"network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"]}))
+        .configured(nics(&["fe80::1"]))
+        .answers("vm.power", power("on"))
+        .step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 15 17 22 24 26 28 30")
+        .patch(json!({"status": {
+            "phase": "WaitingForAddresses", "conditions": waiting_for_ip(), "addresses": null,
+            "network": network(&["fe80::1"]),
+        }}))
         .next(requeue());
 
 capv_29_a_machine_that_is_as_it_should_be_changes_nothing:
@@ -743,7 +867,8 @@ capv_30_every_interface_that_is_plugged_in_needs_an_address:
         .patch(json!({"status": {
             "phase": "WaitingForAddresses", "conditions": waiting_for_ip(),
             "network": [
-                {"networkName": "prod", "mac": "00:50:56:00:00:01", "connected": true},
+                {"networkName": "prod", "mac": "00:50:56:00:00:01", "connected": true,
+                 "ipAddrs": ["10.0.0.1"]},
                 {"networkName": "other", "mac": "00:50:56:00:00:02", "connected": true},
             ],
         }}))
@@ -756,8 +881,54 @@ capv_30_loopback_and_link_local_addresses_do_not_count:
         .config(json!({"ipWait": "10s"}))
         .step([GET]).step([METADATA, NICS]).step([POWER])
         .notes("03 11 15 17 22 24 26 28 30")
-        .patch(json!({"status": {"phase": "WaitingForAddresses", "conditions": waiting_for_ip()}}))
+        .patch(json!({"status": {
+            "phase": "WaitingForAddresses", "conditions": waiting_for_ip(),
+            "network": network(&["127.0.0.1", "169.254.7.7", "fe80::1", "::1", "nonsense"]),
+        }}))
         .next(Next::After(10_000));
+
+// The VM is older than the spec.
+
+capv_46_a_spec_that_differs_from_what_was_cloned_is_shown_and_the_vm_stays:
+    with_vm(json!({
+            "phase": "Running", "network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"],
+            "conditions": provisioned(EARLIER), "cloned": {"template": "debian"},
+        }))
+        .configured(nics(&["10.0.0.1"]))
+        .answers("vm.power", power("on"))
+        .step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 15 17 22 46 24 26 28 29")
+        .event("SpecChanged")
+        .patch({
+            let mut conditions = provisioned(EARLIER);
+            conditions.as_array_mut().expect("a list").push(json!({
+                "type": "UpToDate", "status": "False", "reason": "SpecChanged", "lastTransitionTime": NOW,
+                "message": concat!(
+                    "the spec has changed since the VM was cloned, and the VM keeps what status.cloned says: ",
+                    "set the spec back, or delete the Machine and create it again",
+                ),
+            }));
+            json!({"status": {"conditions": conditions}})
+        })
+        .next(resync());
+
+capv_24_a_spec_that_was_set_back_is_up_to_date:
+    with_vm(json!({
+            "phase": "Running", "network": network(&["10.0.0.1"]), "addresses": ["10.0.0.1"],
+            "cloned": {"template": "ubuntu"}, "conditions": [
+                {"type": "VMProvisioned", "status": "True", "reason": "Provisioned", "lastTransitionTime": EARLIER},
+                {"type": "UpToDate", "status": "False", "reason": "SpecChanged", "lastTransitionTime": EARLIER},
+            ],
+        }))
+        .configured(nics(&["10.0.0.1"]))
+        .answers("vm.power", power("on"))
+        .step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 15 17 22 24 26 28 29")
+        .patch(json!({"status": {"conditions": [
+            {"type": "VMProvisioned", "status": "True", "reason": "Provisioned", "lastTransitionTime": EARLIER},
+            {"type": "UpToDate", "status": "True", "reason": "UpToDate", "lastTransitionTime": NOW},
+        ]}}))
+        .next(resync());
 
 // User data.
 
@@ -904,10 +1075,11 @@ capv_38_a_clone_that_was_not_made_lets_go_of_the_machine:
 
 // What is not in the drawing.
 
-maintenance_skips_everything_and_requeues:
+capv_45_maintenance_skips_everything_and_requeues:
     deleting(json!({"taskRef": "task-1", "taskKind": "clone"}))
         .edited(|object| object["metadata"]["annotations"] = json!({"capv.polity.dev/maintenance": ""}))
         .in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
+        .notes("45")
         .next(requeue());
 
 what_others_wrote_is_left_alone:

@@ -18,9 +18,9 @@ pub struct Config {
     /// The time between looks for addresses; the requeue period if it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_wait: Option<Period>,
-    /// The time after which a running task is reported as slow; never if it is not set. The policy still
-    /// waits for the task: a second task on the same machine would be worse. A machine's `spec.taskTimeout`
-    /// comes first.
+    /// How long a task may run before passes fail; without an end if it is not set. The task goes on, and the policy
+    /// still waits for it: a second task on the same machine would be worse. A machine's `spec.taskTimeout` comes
+    /// first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task_timeout: Option<Period>,
 }

@@ -19,7 +19,10 @@ pub(crate) async fn tear_down(cx: &Cx, machine: &mut Machine) -> Result<Next, Fa
     };
     let (edge, act, message) = match cx.ask(vm::power(&vm)).await? {
         Power::On | Power::Suspended => ("CAPV-20a", vm::power_off(&vm), "the VM is being stopped"),
-        Power::Off => ("CAPV-20b", vm::destroy(&vm), "the VM is being destroyed"),
+        Power::Off => {
+            machine.forget_addresses();
+            ("CAPV-20b", vm::destroy(&vm), "the VM is being destroyed")
+        }
     };
     let (kind, phase) = (TaskKind::Delete, Phase::Deleting);
     submit(

@@ -18,6 +18,7 @@ pub fn manifest() -> Manifest {
             "metadata.finalizers",
             "status.phase",
             "status.machineRef",
+            "status.cloned",
             "status.biosUUID",
         ])
         .writes([
@@ -30,6 +31,7 @@ pub fn manifest() -> Manifest {
             "status.network",
             "status.addresses",
             "status.conditions[VMProvisioned]",
+            "status.conditions[UpToDate]",
             "status.conditions[Reconciled]",
         ])
         .edges(Edge::table(EDGES))

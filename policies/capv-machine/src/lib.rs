@@ -5,7 +5,7 @@
 //! most one task in flight.
 //!
 //! The flow is [`reconcile`]. Each stage has a file of its own. [`edges`] lists the arrows of the drawing (CAPV-01 to
-//! CAPV-42).
+//! CAPV-50).
 
 mod backoff;
 mod bootstrap;
@@ -28,7 +28,8 @@ use polity_sdk::prelude::*;
 pub use config::Config;
 pub use edges::manifest;
 pub use object::{
-    Bootstrap, Device, Machine, MachineSpec, MachineStatus, NetworkSpec, NicStatus, Phase, Route, TaskKind,
+    Bootstrap, CloneSpec, Device, Machine, MachineSpec, MachineStatus, NetworkSpec, NicStatus, Phase, Route,
+    TaskKind,
 };
 
 /// A pass of this policy.
@@ -39,6 +40,7 @@ pub type Cx = Context<Machine, Config>;
 pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     let mut machine = cx.object_mut();
     if machine.in_maintenance() {
+        cx.note("CAPV-45");
         return Ok(requeue(&cx));
     }
     if let Break(wait) = doubt::resolve(&cx, &mut machine)? {

@@ -1,4 +1,4 @@
-//! Creates and starts a machine (CAPV-23 to CAPV-30, CAPV-42).
+//! Creates and starts a machine (CAPV-23 to CAPV-30, CAPV-42, CAPV-44, CAPV-46, CAPV-49).
 
 use std::net::IpAddr;
 use std::ops::ControlFlow::{Break, Continue};
@@ -15,6 +15,7 @@ pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Fai
     let Some(vm) = machine.status.machine_ref.clone() else {
         return clone(cx, machine).await;
     };
+    machine.compare_with_clone(cx);
 
     let (given, nics) = join!(cx.ask(vm::metadata(&vm)), cx.ask(vm::nics(&vm)));
     let (given, nics) = (given?, nics?);
@@ -35,6 +36,7 @@ pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Fai
     cx.note("CAPV-26");
     record_interfaces(machine, &nics);
     if cx.ask(vm::power(&vm)).await? != Power::On {
+        machine.forget_addresses();
         let change = Change {
             edge: "CAPV-27",
             submit: vm::power_on(&vm),
@@ -50,6 +52,7 @@ pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Fai
     machine.status.retry_after = None;
     if !has_addresses(&nics) {
         cx.note("CAPV-30");
+        machine.status.addresses.clear();
         machine.not_yet(
             cx,
             Phase::WaitingForAddresses,
@@ -68,7 +71,11 @@ pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Fai
 async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
     if machine.status.phase == Some(Phase::Missing) && !cx.config().recreate_missing {
         // A person decides about this machine. If the VM is seen again, CAPV-13 adopts it.
+        cx.note("CAPV-44");
         return Ok(Next::settled_for(cx.config().resync));
+    }
+    if machine.status.phase == Some(Phase::NameTaken) {
+        return Ok(name_taken(cx, machine));
     }
     let user_data = match bootstrap::user_data(cx, machine).await? {
         Break(wait) => return Ok(wait),
@@ -104,40 +111,43 @@ async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
         reason: "WaitingForClone",
         message: "the template is being cloned",
     };
-    submit(cx, machine, change).await
-}
-
-/// Records the interfaces. Their addresses stay until CAPV-29 has new ones.
-fn record_interfaces(machine: &mut Machine, nics: &[Nic]) {
-    let known = std::mem::take(&mut machine.status.network);
-    let ip_addrs = |mac: &str| {
-        known
-            .iter()
-            .find(|nic| nic.mac == mac)
-            .map(|nic| nic.ip_addrs.clone())
-            .unwrap_or_default()
+    let next = match submit(cx, machine, change).await {
+        Err(failure) if failure.code == Code::AlreadyExists => return Ok(name_taken(cx, machine)),
+        submitted => submitted?,
     };
-    machine.status.network = nics
-        .iter()
-        .map(|nic| NicStatus {
-            network_name: nic.network.clone(),
-            mac: nic.mac.clone(),
-            connected: nic.connected,
-            ip_addrs: ip_addrs(&nic.mac),
-        })
-        .collect();
-}
-
-/// Whether the VM can be reached: at least one interface is connected, and each connected one has an address.
-fn has_addresses(nics: &[Nic]) -> bool {
-    let mut connected = nics.iter().filter(|nic| nic.connected).peekable();
-    connected.peek().is_some() && connected.all(|nic| nic.ips.iter().any(|ip| is_reachable(ip)))
-}
-
-fn record_addresses(machine: &mut Machine, nics: &[Nic]) {
-    for (recorded, nic) in machine.status.network.iter_mut().zip(nics) {
-        recorded.ip_addrs.clone_from(&nic.ips);
+    if machine.status.task_ref.is_some() {
+        machine.status.cloned = Some(machine.spec.clone_spec());
     }
+    Ok(next)
+}
+
+/// Gives up cloning, because a VM that is not the machine's has its name (CAPV-49). A clone would fail on it again and again.
+/// If the VM is the machine's after all and only could not be seen yet, CAPV-13 adopts it.
+fn name_taken(cx: &Cx, machine: &mut Machine) -> Next {
+    cx.note("CAPV-49");
+    let message = format!(
+        "another VM has the name {} in the folder, so none can be made: rename one of the two, and create this Machine again",
+        machine.metadata.name
+    );
+    machine.status.phase = Some(Phase::NameTaken);
+    machine.status.retry_after = None;
+    machine.report(cx, "NameTaken", &message);
+    Next::settled_for(cx.config().resync)
+}
+
+/// Records the interfaces with the addresses that the guest reports now.
+fn record_interfaces(machine: &mut Machine, nics: &[Nic]) {
+    let status = |nic: &Nic| NicStatus {
+        network_name: nic.network.clone(),
+        mac: nic.mac.clone(),
+        connected: nic.connected,
+        ip_addrs: nic.ips.clone(),
+    };
+    machine.status.network = nics.iter().map(status).collect();
+}
+
+/// Records the addresses at which the VM can be reached.
+fn record_addresses(machine: &mut Machine, nics: &[Nic]) {
     let mut addresses: Vec<String> = Vec::new();
     for ip in nics.iter().filter(|nic| nic.connected).flat_map(|nic| &nic.ips) {
         if is_reachable(ip) && !addresses.contains(ip) {
@@ -145,6 +155,12 @@ fn record_addresses(machine: &mut Machine, nics: &[Nic]) {
         }
     }
     machine.status.addresses = addresses;
+}
+
+/// Whether the VM can be reached: at least one interface is connected, and each connected one has an address.
+fn has_addresses(nics: &[Nic]) -> bool {
+    let mut connected = nics.iter().filter(|nic| nic.connected).peekable();
+    connected.peek().is_some() && connected.all(|nic| nic.ips.iter().any(|ip| is_reachable(ip)))
 }
 
 /// Other machines cannot reach loopback and link-local addresses.

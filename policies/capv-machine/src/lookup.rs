@@ -1,8 +1,8 @@
-//! Finds the VM of this machine (CAPV-12 to CAPV-18, CAPV-39).
+//! Finds the VM of this machine (CAPV-12 to CAPV-18, CAPV-39, CAPV-47).
 //!
 //! Only a definite `not-found` counts as "there is none". Any other failure ends the pass and clears nothing.
 
-use polity_sdk::cloud::vm;
+use polity_sdk::cloud::vm::{self, Vm};
 use polity_sdk::prelude::*;
 
 use crate::Cx;
@@ -27,6 +27,7 @@ pub(crate) async fn find(cx: &Cx, machine: &mut Machine, cloned: Option<String>)
             .found()?
         {
             Some(vm) => {
+                check_identity(cx, machine, &vm)?;
                 cx.note("CAPV-13");
                 machine.status.machine_ref = Some(vm.id);
             }
@@ -44,6 +45,7 @@ async fn verify(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
     };
     match cx.ask(vm::get(id)).await.found()? {
         Some(vm) => {
+            check_identity(cx, machine, &vm)?;
             cx.note("CAPV-17");
             machine.status.bios_uuid = vm.bios_uuid;
         }
@@ -58,4 +60,22 @@ async fn verify(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Fails if the VM has another instance UUID than the machine's uid. Such a VM may be a copy: a clone that a person makes of
+/// the VM has its marks too, and only its UUID is another. vCenter may also change the UUID of a VM if it finds another VM
+/// with the same one (`VirtualMachineConfigSpec.instanceUuid` of the vSphere Web Services API).
+fn check_identity(cx: &Cx, machine: &mut Machine, vm: &Vm) -> Result<(), Failure> {
+    let uid = &machine.metadata.uid;
+    let Some(other) = vm.instance_uuid.as_ref().filter(|uuid| *uuid != uid) else {
+        return Ok(());
+    };
+    cx.note("CAPV-47");
+    let message = format!(
+        "the VM {} has the instance UUID {other}, not the machine's uid {uid}, so it may be a copy and is not changed: \
+         give it that instance UUID, or remove it",
+        vm.id
+    );
+    machine.report(cx, "OtherInstanceUUID", &message);
+    Err(Failure::new(Code::FailedPrecondition, message))
 }

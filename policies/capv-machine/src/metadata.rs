@@ -50,12 +50,24 @@ fn ethernet<'a>(n: usize, device: &'a Device, mac: Option<&'a str>) -> Ethernet<
         dhcp4: device.dhcp4,
         dhcp6: device.dhcp6,
         addresses: &device.ip_addrs,
-        gateway4: device.gateway4.as_deref(),
-        gateway6: device.gateway6.as_deref(),
         mtu: device.mtu,
-        routes: &device.routes,
+        routes: routes(device),
         nameservers: (!resolver.addresses.is_empty() || !resolver.search.is_empty()).then_some(resolver),
     }
+}
+
+/// The routes of a device; first those to its gateways. netplan has deprecated `gateway4` and `gateway6` ("Default routes" of its
+/// reference), and cloud-init warns of them. `default` instead of the networks is known to netplan since 0.103 only.
+fn routes(device: &Device) -> Vec<Route> {
+    let gateways = [("0.0.0.0/0", &device.gateway4), ("::/0", &device.gateway6)];
+    let default = gateways.into_iter().filter_map(|(to, gateway)| {
+        Some(Route {
+            to: to.to_owned(),
+            via: gateway.clone()?,
+            metric: None,
+        })
+    });
+    default.chain(device.routes.iter().cloned()).collect()
 }
 
 #[derive(Serialize)]
@@ -84,13 +96,9 @@ struct Ethernet<'a> {
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     addresses: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
-    gateway4: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    gateway6: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     mtu: Option<u32>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    routes: &'a [Route],
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    routes: Vec<Route>,
     #[serde(skip_serializing_if = "Option::is_none")]
     nameservers: Option<Nameservers<'a>>,
 }

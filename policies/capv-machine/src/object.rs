@@ -12,6 +12,8 @@ pub(crate) const FINALIZER: &str = "capv.polity.dev/machine";
 const MAINTENANCE: &str = "capv.polity.dev/maintenance";
 /// The condition that the VM is as it should be.
 const PROVISIONED: &str = "VMProvisioned";
+/// The condition that the VM was cloned from what the spec says; the name is Cluster API's.
+const UP_TO_DATE: &str = "UpToDate";
 
 /// A virtual machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -74,9 +76,50 @@ pub struct MachineSpec {
     /// The data with which the guest sets itself up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<Bootstrap>,
-    /// When a running task is reported as too slow.
+    /// How long a task may run before passes fail. The task goes on and is still waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_timeout: Option<Period>,
+}
+
+/// What a VM was cloned from, where, and its hardware: the fields of the spec with these names, which a VM keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[allow(missing_docs, reason = "named as the fields of the spec are")]
+pub struct CloneSpec {
+    pub template: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datacenter: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub datastore: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_pool: Option<String>,
+    #[serde(default, rename = "numCPUs", skip_serializing_if = "Option::is_none")]
+    pub num_cpus: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub num_cores_per_socket: Option<u32>,
+    #[serde(default, rename = "memoryMiB", skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u64>,
+    #[serde(default, rename = "diskGiB", skip_serializing_if = "Option::is_none")]
+    pub disk_gib: Option<u64>,
+}
+
+impl MachineSpec {
+    /// What a clone is made from now.
+    pub(crate) fn clone_spec(&self) -> CloneSpec {
+        CloneSpec {
+            template: self.template.clone(),
+            datacenter: self.datacenter.clone(),
+            folder: self.folder.clone(),
+            datastore: self.datastore.clone(),
+            resource_pool: self.resource_pool.clone(),
+            num_cpus: self.num_cpus,
+            num_cores_per_socket: self.num_cores_per_socket,
+            memory_mib: self.memory_mib,
+            disk_gib: self.disk_gib,
+        }
+    }
 }
 
 /// The data with which a guest sets itself up at its first start.
@@ -154,6 +197,9 @@ pub struct MachineStatus {
     /// The cloud's id of the VM; absent while no VM is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine_ref: Option<String>,
+    /// What the latest clone was made from; absent for a VM that was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cloned: Option<CloneSpec>,
     /// The UUID that the guest sees.
     #[serde(rename = "biosUUID", skip_serializing_if = "Option::is_none")]
     pub bios_uuid: Option<String>,
@@ -169,13 +215,14 @@ pub struct MachineStatus {
     /// The network interfaces of the VM.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network: Vec<NicStatus>,
-    /// All its addresses.
+    /// The addresses at which the VM can be reached now.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<String>,
     /// After a failed task: the time before which nothing is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Time>,
-    /// `VMProvisioned`, and `Reconciled` from the first failed pass on.
+    /// `VMProvisioned`, `UpToDate` once the spec differs from what was cloned, and `Reconciled` from the first failed pass
+    /// on.
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
 }
@@ -199,6 +246,8 @@ pub enum Phase {
     BackingOff,
     /// The VM has vanished and is not created again.
     Missing,
+    /// Another VM has its name in the folder. No clone is tried again.
+    NameTaken,
     /// The machine is being deleted.
     Deleting,
 }
@@ -256,9 +305,18 @@ impl Machine {
     /// Forgets the VM and everything that was known of it.
     pub(crate) fn forget_vm(&mut self) {
         self.status.machine_ref = None;
+        self.status.cloned = None;
         self.status.bios_uuid = None;
         self.status.network.clear();
         self.status.addresses.clear();
+    }
+
+    /// Forgets the addresses of a VM that is off: another VM may get them.
+    pub(crate) fn forget_addresses(&mut self) {
+        self.status.addresses.clear();
+        for nic in &mut self.status.network {
+            nic.ip_addrs.clear();
+        }
     }
 
     /// Records that the VM is not as it should be yet, with the reason.
@@ -267,6 +325,14 @@ impl Machine {
         self.status
             .conditions
             .set(cx.now(), PROVISIONED, ConditionStatus::False, reason, message);
+    }
+
+    /// Reports a problem that ends a pass. The phase stays, and the Event is written once.
+    pub(crate) fn report(&mut self, cx: &Cx, reason: &str, message: &str) {
+        let (conditions, no) = (&mut self.status.conditions, ConditionStatus::False);
+        if conditions.announce(cx.now(), PROVISIONED, no, reason, message) {
+            cx.event(EventType::Warning, reason, message);
+        }
     }
 
     /// Records that the VM is as it should be.
@@ -279,5 +345,22 @@ impl Machine {
         self.status
             .conditions
             .set(cx.now(), PROVISIONED, ConditionStatus::True, "Provisioned", "");
+    }
+
+    /// Reports a spec that differs from what the VM was cloned from (CAPV-46), and the end of the difference.
+    pub(crate) fn compare_with_clone(&mut self, cx: &Cx) {
+        let cloned = self.status.cloned.as_ref();
+        let same = cloned.is_none_or(|cloned| *cloned == self.spec.clone_spec());
+        if same {
+            self.status.conditions.heal(cx.now(), UP_TO_DATE, "UpToDate");
+            return;
+        }
+        cx.note("CAPV-46");
+        let message = "the spec has changed since the VM was cloned, and the VM keeps what status.cloned says: \
+            set the spec back, or delete the Machine and create it again";
+        let (conditions, no) = (&mut self.status.conditions, ConditionStatus::False);
+        if conditions.announce(cx.now(), UP_TO_DATE, no, "SpecChanged", message) {
+            cx.event(EventType::Warning, "SpecChanged", message);
+        }
     }
 }

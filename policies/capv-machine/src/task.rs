@@ -1,4 +1,4 @@
-//! The task in flight (CAPV-02 to CAPV-09, CAPV-40).
+//! The task in flight (CAPV-02 to CAPV-09, CAPV-40, CAPV-48, CAPV-50).
 
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
@@ -29,8 +29,13 @@ pub(crate) async fn check(
     cx.note("CAPV-04");
     match task.state {
         TaskState::Queued | TaskState::Running => {
+            check_timeout(cx, machine)?;
             cx.note("CAPV-05");
-            report_slowness(cx, machine);
+            if let Some(question) = task.question {
+                cx.note("CAPV-50");
+                let message = format!("the VM waits until a person answers in the cloud: {question}");
+                machine.report(cx, "QuestionPending", &message);
+            }
             Ok(Break(requeue(cx)))
         }
         TaskState::Success => {
@@ -51,10 +56,9 @@ pub(crate) async fn check(
         }
         TaskState::Other(state) => {
             cx.note("CAPV-09");
-            Err(Failure::new(
-                Code::Internal,
-                format!("task {id} is in the unknown state {state:?}"),
-            ))
+            let message = format!("task {id} is in the unknown state {state:?}");
+            machine.report(cx, "TaskStateUnknown", &message);
+            Err(Failure::new(Code::Internal, message))
         }
     }
 }
@@ -79,22 +83,30 @@ fn failed(cx: &Cx, machine: &mut Machine, error: &TaskError) {
         format!("{}: {}", error.fault, error.message)
     };
     cx.event(EventType::Warning, "TaskFailed", message.clone());
-    let phase = machine.status.phase.unwrap_or(Phase::BackingOff);
+    let is_clone = machine.status.task_kind == Some(TaskKind::Clone);
+    let phase = if is_clone && error.fault == "DuplicateName" {
+        Phase::NameTaken
+    } else {
+        machine.status.phase.unwrap_or(Phase::BackingOff)
+    };
     machine.not_yet(cx, phase, "TaskFailed", message);
     machine.forget_task();
     backoff::arm(cx, machine);
 }
 
-/// Reports a task that runs too long. The policy still waits for it: a second task beside it would be worse.
-fn report_slowness(cx: &Cx, machine: &mut Machine) {
+/// Fails if the task has run for too long (CAPV-48). It is not cancelled, because a cloud does not show whose clone a task
+/// is, and it is still the only one: a second task beside it would be worse.
+fn check_timeout(cx: &Cx, machine: &mut Machine) -> Result<(), Failure> {
     let timeout = machine.spec.task_timeout.or(cx.config().task_timeout);
     let (Some(timeout), Some(since)) = (timeout, machine.status.task_since) else {
-        return;
+        return Ok(());
     };
-    if cx.now().since(since) > Duration::from(timeout) {
-        let message = format!("the task has run for more than {timeout}");
-        cx.event(EventType::Warning, "TaskSlow", message.clone());
-        let phase = machine.status.phase.unwrap_or(Phase::Cloning);
-        machine.not_yet(cx, phase, "TaskSlow", message);
+    if cx.now().since(since) <= Duration::from(timeout) {
+        return Ok(());
     }
+    cx.note("CAPV-48");
+    let message =
+        format!("the task has run for more than {timeout}: look at it in the cloud, and cancel it there");
+    machine.report(cx, "TaskTimedOut", &message);
+    Err(Failure::new(Code::DeadlineExceeded, message))
 }

@@ -49,6 +49,17 @@ pub struct SecretRef {
     pub name: String,
 }
 
+impl SecretRef {
+    /// What is missing for the use of the Secret: the Secret itself, or one of these keys.
+    pub fn lacks(&self, facts: &cluster::SecretFacts, keys: &[String]) -> Option<String> {
+        if !facts.exists {
+            return Some(format!("Secret {} does not exist", self.name));
+        }
+        let key = keys.iter().find(|key| !facts.keys.contains(key))?;
+        Some(format!("Secret {} lacks {key}", self.name))
+    }
+}
+
 /// The capacity and the place of a node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

@@ -46,8 +46,10 @@ pub struct Config {
     pub safety: String,
     /// Whether a bootstrap token is minted for each creation.
     pub bootstrap_token: bool,
-    /// The keys that a class's Secret must have.
+    /// The keys that a class's Secret with user data must have.
     pub secret_keys: Vec<String>,
+    /// The keys that a class's Secret with credentials must have.
+    pub credential_keys: Vec<String>,
     /// The finalizer that a class must have before machines are created from it; empty for none.
     pub class_finalizer: String,
     /// The wait after a creation that found no resources.
@@ -101,6 +103,11 @@ impl From<Wait> for RetryClass {
     }
 }
 
+/// The keys of a Secret with credentials for EC2, which is the cloud of the one driver of machines.
+pub fn credential_keys() -> Vec<String> {
+    ["accessKeyID", "secretAccessKey"].map(str::to_owned).to_vec()
+}
+
 impl Default for Config {
     fn default() -> Self {
         Config {
@@ -129,6 +136,7 @@ impl Default for Config {
             safety: "default".to_owned(),
             bootstrap_token: true,
             secret_keys: vec!["userData".to_owned()],
+            credential_keys: credential_keys(),
             class_finalizer: String::new(),
             resource_exhausted: Wait::Long,
             delete_without_class: false,

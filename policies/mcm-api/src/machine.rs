@@ -15,6 +15,10 @@ pub const FINALIZER: &str = "mcm.polity.dev/machine";
 pub const NODE: &str = "node";
 /// The label that names the deployment.
 pub const DEPLOYMENT: &str = "name";
+/// The annotation with the priority of a machine: a MachineSet deletes machines of a low priority first.
+pub const PRIORITY: &str = "machinepriority.machine.sapcloud.io";
+/// The priority of a machine without one, and with which every machine begins.
+pub const DEFAULT_PRIORITY: i64 = 3;
 /// The label that forces the drain if its value is true.
 const FORCE_DELETION: &str = "force-deletion";
 /// The same operation is written again only after this time, so that a repeated failure writes nothing.
@@ -175,7 +179,6 @@ pub struct LastOperation {
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum OperationKind {
     Create,
-    Update,
     HealthCheck,
     Delete,
 }

@@ -28,7 +28,7 @@ impl Problem {
         }
     }
 
-    /// Loads the machine's class and checks its Secret. A failed read is not a problem of the class.
+    /// Loads the machine's class and checks its Secrets. A failed read is not a problem of the class.
     pub async fn find<T: Kind, C>(
         cx: &Context<T, C>,
         machine: &Machine,
@@ -74,23 +74,17 @@ impl Problem {
                 message,
             )));
         }
-        if let Some(secret) = &class.spec.secret_ref {
+        let secrets = [
+            (&class.spec.secret_ref, &config.secret_keys),
+            (&class.spec.credentials_secret_ref, &config.credential_keys),
+        ];
+        for (secret, keys) in secrets {
+            let Some(secret) = secret else { continue };
             let facts = cx.ask(cluster::secret(&secret.name)).await.found()?;
-            let facts = facts.filter(|facts| facts.exists);
-            let lacking = config
-                .secret_keys
-                .iter()
-                .find(|key| facts.as_ref().is_none_or(|facts| !facts.keys.contains(key)));
-            let message = match (&facts, lacking) {
-                (None, _) => format!("Secret {} does not exist", secret.name),
-                (Some(_), Some(key)) => format!("Secret {} lacks {key}", secret.name),
-                (Some(_), None) => return Ok(Ok(class)),
-            };
-            return Ok(Err(Problem::new(
-                Code::FailedPrecondition,
-                "SecretInvalid",
-                message,
-            )));
+            if let Some(lacking) = secret.lacks(&facts.unwrap_or_default(), keys) {
+                let code = Code::FailedPrecondition;
+                return Ok(Err(Problem::new(code, "SecretInvalid", lacking)));
+            }
         }
         Ok(Ok(class))
     }

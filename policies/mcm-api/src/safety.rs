@@ -34,6 +34,10 @@ pub struct SafetySpec {
     /// How long the API server must be unreachable before machines are frozen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze_after: Option<Period>,
+    /// The namespace whose VMs without a Machine are looked for. The binding names a cloud, and this field as its tenant:
+    /// `tenant: {path: spec.namespace}`. Without it none are looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
 }
 
 /// Whether machines are frozen.
@@ -51,7 +55,26 @@ pub struct SafetyStatus {
     /// Since when the API server has not answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub down_since: Option<Time>,
-    /// The condition `Reachable`.
+    /// When VMs without a Machine were last looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swept_at: Option<Time>,
+    /// The VMs without a Machine that are known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub orphans: Vec<Orphan>,
+    /// The conditions `Reachable` and, from the first failed look for orphans on, `Swept`.
     #[serde(skip_serializing_if = "Conditions::is_empty")]
     pub conditions: Conditions,
+}
+
+/// A VM that carries our marks and belongs to no Machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Orphan {
+    /// The name of the VM: that of its Machine.
+    pub name: String,
+    /// The cloud's id of the VM.
+    #[serde(rename = "providerID")]
+    pub provider_id: String,
+    /// Since when it is known to have no Machine.
+    pub since: Time,
 }

@@ -1,6 +1,6 @@
 //! The CustomResourceDefinitions are what the API server wants: structural, without references.
 
-use mcm_api::{Machine, MachineClass, MachineSafety};
+use mcm_api::{Machine, MachineClass, MachineSafety, MachineSet};
 use polity_sdk::Crd;
 use serde_json::Value;
 
@@ -28,6 +28,7 @@ fn all_kinds_are_structural() {
     for crd in [
         Machine::crd(),
         MachineClass::crd(),
+        MachineSet::crd(),
         Crd::of::<MachineSafety>("machinesafeties"),
     ] {
         assert_structural(&schema(&crd), "");

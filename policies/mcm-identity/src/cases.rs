@@ -11,6 +11,7 @@ pub use polity_sdk::test::Case;
 
 const CLASS: &str = "MachineClass shoot/small";
 const SECRET: &str = "Secret shoot/keys";
+const NONE: &str = "credential null";
 const OWN: &str = r#"credential {"chain":[]}"#;
 const PLAN: &str = concat!(
     r#"credential {"chain":[{"secret":{"identity":{"kind":"MachineClass","name":"small","uid":"uid-c"},"#,
@@ -25,6 +26,10 @@ trait Words: Sized {
     fn keys(self, keys: &[&str]) -> Self;
     fn session(self) -> Self;
     fn granted(self) -> Self;
+    /// The machine's policy runs in the session that opens no cloud, because this is missing.
+    fn without_cloud(self, missing: &str) -> Self;
+    /// The condition says this.
+    fn told(self, message: &str) -> Self;
     fn denied(self, code: Code, message: &str) -> Self;
 }
 
@@ -51,18 +56,27 @@ impl Words for Case {
             .next(Next::Settled(Some(600_000)))
     }
 
-    fn denied(self, code: Code, message: &str) -> Self {
+    fn without_cloud(self, missing: &str) -> Self {
+        self.step([NONE])
+            .told(missing)
+            .verdict(Verdict::Granted("none".to_owned()))
+            .next(Next::Settled(Some(600_000)))
+    }
+
+    fn told(self, message: &str) -> Self {
         let condition = json!([{
             "type": "CredentialsFound", "status": "False", "reason": "NoCredentials", "message": message,
             "lastTransitionTime": NOW,
         }]);
         self.event("NoCredentials")
             .patch(json!({"status": {"conditions": condition}}))
-            .verdict(Verdict::Denied)
-            .next(match code {
-                Code::Unavailable => Next::failed(RetryClass::Short, Failure::new(code, message)),
-                _ => Next::failed(RetryClass::Medium, Failure::new(code, message)),
-            })
+    }
+
+    fn denied(self, code: Code, message: &str) -> Self {
+        self.told(message).verdict(Verdict::Denied).next(match code {
+            Code::Unavailable => Next::failed(RetryClass::Short, Failure::new(code, message)),
+            _ => Next::failed(RetryClass::Medium, Failure::new(code, message)),
+        })
     }
 }
 
@@ -71,6 +85,13 @@ fn class(spec: Value) -> Value {
         "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineClass",
         "metadata": {"name": "small", "namespace": "shoot", "uid": "uid-c"}, "spec": spec,
     })
+}
+
+/// Another class.
+fn other() -> Value {
+    let mut other = class(json!({}));
+    other["metadata"]["name"] = "other".into();
+    other
 }
 
 /// A machine whose class names no credentials.
@@ -98,14 +119,23 @@ the_secret_of_the_class_is_the_credential:
         .granted();
 
 a_secret_that_does_not_exist_is_not_replaced_by_the_credentials_of_the_connection:
-    machine().named().answers("Secret", json!({"exists": false, "keys": []})).session()
+    machine().named().answers("Secret", json!({"exists": false, "keys": []}))
         .step([SECRET])
-        .denied(Code::FailedPrecondition, "Secret keys does not exist");
+        .without_cloud("Secret keys does not exist");
 
 a_secret_that_lacks_a_key_is_none:
-    machine().named().keys(&["accessKeyID"]).session()
+    machine().named().keys(&["accessKeyID"])
         .step([SECRET])
-        .denied(Code::FailedPrecondition, "Secret keys has no key secretAccessKey");
+        .without_cloud("Secret keys lacks secretAccessKey");
+
+a_class_that_does_not_exist_is_left_to_the_policy_of_the_machine:
+    machine().without("MachineClass").exists(other())
+        .without_cloud("MachineClass small does not exist");
+
+a_machine_that_names_no_class_too:
+    machine().edited(|object| object["spec"]["class"] = json!({"kind": "", "name": ""}))
+        .step_by_step()
+        .without_cloud("the machine names no MachineClass");
 
 which_keys_a_secret_must_have_the_binding_says:
     machine().named().config(json!({"keys": ["token"]})).keys(&["token"]).session()

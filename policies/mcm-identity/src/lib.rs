@@ -1,8 +1,9 @@
 //! Selects the credentials for the cloud of a machine: the credentials in the Secret that the machine's class names,
 //! or the connection's own credentials if the class names no Secret.
 //!
-//! The policy names the Secret and its digest, and never sees a value. It runs before the policy of the machine. The
-//! machine's policy is not called while there are no credentials. The connection's own credentials are never used in
+//! The policy names the Secret and its digest, and never sees a value. It runs before the policy of the machine. If the
+//! class or the Secret is missing, the machine's policy runs in a session that every cloud refuses, and reports what is
+//! missing. While the cloud refuses the credentials, it is not called. The connection's own credentials are never used in
 //! place of a missing Secret: the machine would be looked for in another account, and would seem to be gone.
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -31,7 +32,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            keys: ["accessKeyID", "secretAccessKey"].map(str::to_owned).to_vec(),
+            keys: mcm_api::credential_keys(),
             resync: Period::from_secs(600),
         }
     }
@@ -50,22 +51,21 @@ pub fn manifest() -> Manifest {
 /// Decides which credentials are used for the cloud.
 #[polity_sdk::policy(identity)]
 pub async fn judge(cx: Cx) -> Result<Judgement, Failure> {
+    let mut missing = None;
     let opened = match plan(&cx).await {
-        Ok(plan) => cx.ask(session::open(&plan)).await,
+        Ok(Ok(plan)) => cx.ask(session::open(&plan)).await.map(|opened| opened.handle),
+        // The machine's policy runs without a cloud: its workflow has edges for what is missing.
+        Ok(Err(what)) => {
+            missing = Some(what);
+            cx.ask(cloud::no_session()).await.map(|none| none.handle)
+        }
         Err(failure) => Err(failure),
     };
-    let mut machine = cx.object_mut();
-    let conditions = &mut machine.status.conditions;
+    let failed = opened.as_ref().err().map(|failure| failure.message.as_str());
+    report(&cx, missing.as_deref().or(failed));
     Ok(match opened {
-        Ok(credential) => {
-            conditions.heal(cx.now(), FOUND, "Found");
-            Judgement::granted(credential.handle, Next::settled_for(cx.config().resync))
-        }
+        Ok(handle) => Judgement::granted(handle, Next::settled_for(cx.config().resync)),
         Err(failure) => {
-            let status = ConditionStatus::False;
-            if conditions.announce(cx.now(), FOUND, status, "NoCredentials", &failure.message) {
-                cx.event(EventType::Warning, "NoCredentials", &failure.message);
-            }
             let class = match is_for_a_person(failure.code) {
                 true => RetryClass::Medium,
                 false => RetryClass::Short,
@@ -75,36 +75,55 @@ pub async fn judge(cx: Cx) -> Result<Judgement, Failure> {
     })
 }
 
-/// The plan of the session, by the machine's class.
-async fn plan(cx: &Cx) -> Result<Plan, Failure> {
-    let machine = cx.object();
-    let class = cx.ask(cluster::object::<MachineClass>(&machine.spec.class.name));
-    let class = class.await.map_err(|failure| {
-        let name = &machine.spec.class.name;
-        about(failure, format!("MachineClass {name}"))
-    })?;
-    let chain = match &class.spec.credentials_secret_ref {
-        Some(secret) => vec![Link::Secret(link(cx, &class, secret).await?)],
-        None => Vec::new(),
+/// Shows on the machine whether there are credentials.
+fn report(cx: &Cx, problem: Option<&str>) {
+    let mut machine = cx.object_mut();
+    let conditions = &mut machine.status.conditions;
+    let Some(problem) = problem else {
+        conditions.heal(cx.now(), FOUND, "Found");
+        return;
     };
-    Ok(Plan { region: None, chain })
+    let status = ConditionStatus::False;
+    if conditions.announce(cx.now(), FOUND, status, "NoCredentials", problem) {
+        cx.event(EventType::Warning, "NoCredentials", problem);
+    }
 }
 
-/// The Secret, if it has all required keys.
-async fn link(cx: &Cx, class: &MachineClass, secret: &SecretRef) -> Result<SecretLink, Failure> {
+/// The plan of the session, by the machine's class; or what is missing for it.
+async fn plan(cx: &Cx) -> Result<Result<Plan, String>, Failure> {
+    let named = &cx.object().spec.class;
+    if named.kind != MachineClass::KIND || named.name.is_empty() {
+        return Ok(Err("the machine names no MachineClass".to_owned()));
+    }
+    let class = cx.ask(cluster::object::<MachineClass>(&named.name)).await.found();
+    let Some(class) = class.map_err(|failure| about(failure, format!("MachineClass {}", named.name)))? else {
+        return Ok(Err(format!("MachineClass {} does not exist", named.name)));
+    };
+    let chain = match &class.spec.credentials_secret_ref {
+        Some(secret) => match link(cx, &class, secret).await? {
+            Ok(link) => vec![Link::Secret(link)],
+            Err(missing) => return Ok(Err(missing)),
+        },
+        None => Vec::new(),
+    };
+    Ok(Ok(Plan { region: None, chain }))
+}
+
+/// The Secret; or what it lacks.
+async fn link(
+    cx: &Cx,
+    class: &MachineClass,
+    secret: &SecretRef,
+) -> Result<Result<SecretLink, String>, Failure> {
     let name = &secret.name;
     let facts = cx.ask(cluster::secret(name)).await.found();
     let facts = facts.map_err(|failure| about(failure, format!("Secret {name}")))?;
-    let Some(facts) = facts.filter(|facts| facts.exists) else {
-        let message = format!("Secret {name} does not exist");
-        return Err(Failure::new(Code::FailedPrecondition, message));
-    };
-    if let Some(key) = cx.config().keys.iter().find(|key| !facts.keys.contains(key)) {
-        let message = format!("Secret {name} has no key {key}");
-        return Err(Failure::new(Code::FailedPrecondition, message));
+    let facts = facts.unwrap_or_default();
+    if let Some(lacking) = secret.lacks(&facts, &cx.config().keys) {
+        return Ok(Err(lacking));
     }
     let metadata = &class.metadata;
-    Ok(SecretLink {
+    Ok(Ok(SecretLink {
         identity: Identity {
             kind: MachineClass::KIND.to_owned(),
             name: metadata.name.clone(),
@@ -113,7 +132,7 @@ async fn link(cx: &Cx, class: &MachineClass, secret: &SecretRef) -> Result<Secre
         namespace: cx.object().metadata.namespace.clone().unwrap_or_default(),
         name: name.clone(),
         digest: facts.digest.unwrap_or_default(),
-    })
+    }))
 }
 
 /// Whether only a change of the class or of the Secret helps. A change of the class begins a pass; a Secret is read again later.

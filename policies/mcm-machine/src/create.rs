@@ -9,9 +9,6 @@ use polity_sdk::prelude::*;
 
 use crate::{Cx, health, node, steady};
 
-/// The order in which a MachineSet deletes machines. Every machine begins with the middle priority.
-const PRIORITY: (&str, &str) = ("machinepriority.machine.sapcloud.io", "3");
-
 /// Finds or creates the VM, then writes what is missing, one kind of thing in each pass. `made` is the VM of a
 /// creation in doubt.
 pub(crate) async fn bring_up(
@@ -71,11 +68,8 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
         // The next pass resolves the creation before anything else.
         Err(failure) if failure.effect == Effect::Unknown => {
             cx.note("MCM-C16");
-            let (kind, state) = (OperationKind::Create, OperationState::Processing);
-            let description =
-                "the answer to the VM's creation was lost; the cloud is asked whether the VM exists";
-            machine.operate(cx.now(), LastOperation::new(kind, state, description));
-            Next::failed(RetryClass::Short, failure)
+            let lost = "the answer to the VM's creation was lost; the cloud is asked whether the VM exists";
+            failed(cx, machine, failure.context(lost), RetryClass::Short)
         }
         Err(failure) => {
             cx.note("MCM-C07");
@@ -109,8 +103,9 @@ async fn discard(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>, v
     })
 }
 
-/// Handles a VM that could not be created, read or set up. Only a machine that is still being created changes its phase.
-fn failed(cx: &Cx, machine: &mut Machine, failure: Failure, otherwise: RetryClass) -> Next {
+/// Handles a VM that could not be created, read or set up, or of which nobody knows whether it was created. Only a machine
+/// that is still being created changes its phase.
+pub(crate) fn failed(cx: &Cx, machine: &mut Machine, failure: Failure, otherwise: RetryClass) -> Next {
     let late = machine.age(cx.now()) > cx.config().creation_timeout(machine);
     let phase = match (machine.phase(), late) {
         (None | Some(Phase::CrashLoopBackOff | Phase::Pending), true) => Some(Phase::Failed),
@@ -156,10 +151,8 @@ async fn finish(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>, vm
             machine.set_phase(cx.now(), Phase::Pending);
         }
         let (kind, state) = (OperationKind::Create, OperationState::Processing);
-        machine.operate(
-            cx.now(),
-            LastOperation::new(kind, state, "the VM exists; its node has yet to join"),
-        );
+        let joins = "the VM exists; its node has yet to join";
+        machine.operate(cx.now(), LastOperation::new(kind, state, joins));
         return Next::retry(RetryClass::Short);
     }
     cx.note("MCM-C12");
@@ -174,11 +167,10 @@ fn write_ids(cx: &Cx, machine: &mut Machine, provider_id: &str, node: Option<&St
     if let Some(node) = node {
         metadata.labels.insert(NODE.to_owned(), node.clone());
     }
-    let (key, middle) = PRIORITY;
     metadata
         .annotations
-        .entry(key.to_owned())
-        .or_insert_with(|| middle.to_owned());
+        .entry(mcm_api::PRIORITY.to_owned())
+        .or_insert_with(|| mcm_api::DEFAULT_PRIORITY.to_string());
     machine.status.provider_id = Some(provider_id.to_owned());
     let stored = cx.object();
     stored.metadata != machine.metadata || stored.status.provider_id != machine.status.provider_id

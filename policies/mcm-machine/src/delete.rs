@@ -36,7 +36,7 @@ pub(crate) async fn tear_down(
     match machine.next_op() {
         Some(NextOp::GetVMStatus) => Ok(ask_for_vm(cx, machine, class).await),
         Some(NextOp::InitiateDrain) => Ok(drain::drain(cx, machine).await),
-        Some(NextOp::DelVolumeAttachments) => drain::detach(cx, machine).await,
+        Some(NextOp::DelVolumeAttachments) => Ok(drain::detach(cx, machine).await),
         Some(NextOp::InitiateVMDeletion) => Ok(delete_vm(cx, machine, class).await),
         Some(NextOp::InitiateNodeDeletion) => Ok(delete_node(cx, machine).await),
         Some(NextOp::InitiateFinalizerRemoval) => Ok(let_go(cx, machine).await),

@@ -8,7 +8,7 @@ use polity_sdk::Resolution;
 use polity_sdk::cloud::machine::{self as machines, Vm};
 use polity_sdk::prelude::*;
 
-use crate::{Cx, delete};
+use crate::{Cx, create, delete};
 
 /// Handles the outcome of the creation in doubt, if there is one. Goes on with the VM that it created.
 pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next, Option<Vm>>, Failure> {
@@ -19,12 +19,15 @@ pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next
         .filter(|act| act.operation == machines::CREATE)
     {
         match &creation.resolution {
-            Resolution::Unknown(_) => {
+            Resolution::Unknown(why) => {
                 cx.note("MCM-C13");
+                let message = format!("nobody knows yet whether the VM was created: {why}");
+                let failure = Failure::new(Code::Unknown, message);
                 if machine.metadata.deleting() {
                     cx.note("MCM-X51");
+                    return Ok(Break(Next::failed(RetryClass::Short, failure)));
                 }
-                return Ok(Break(Next::retry(RetryClass::Short)));
+                return Ok(Break(create::failed(cx, machine, failure, RetryClass::Short)));
             }
             Resolution::Done(answer) => {
                 let vm = machines::read(serde_json::from_str(answer).unwrap_or_default())?;

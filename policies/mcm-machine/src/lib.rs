@@ -6,7 +6,7 @@
 //! waits are the policy's own: the resync of a machine that is as it should be, the wait of a frozen machine, and the
 //! check for a timeout.
 //!
-//! The flow is [`reconcile`]. A creation in doubt and the freeze come first, then the class. Then follows the deletion
+//! The flow is [`reconcile`]. The freeze and a creation in doubt come first, then the class. Then follows the deletion
 //! flow or, for a live machine, health, node template and creation. Each stage has a file of its own. [`edges`] lists
 //! the arrows of the drawing.
 
@@ -36,13 +36,13 @@ pub type Cx = Context<Machine, Config>;
 #[polity_sdk::policy(lifecycle)]
 pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     let mut machine = cx.object_mut();
+    if let Break(wait) = safety::check(&cx, &mut machine).await {
+        return Ok(wait);
+    }
     let made = match doubt::resolve(&cx, &mut machine)? {
         Break(wait) => return Ok(wait),
         Continue(made) => made,
     };
-    if let Break(wait) = safety::check(&cx, &mut machine).await? {
-        return Ok(wait);
-    }
     cx.note("MCM-R02");
     let class = match class::check(&cx, &mut machine).await {
         Break(wait) => return Ok(wait),

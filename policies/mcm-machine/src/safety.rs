@@ -1,4 +1,4 @@
-//! The freeze (MCM-R25x): while the API server of the cluster cannot be reached, no machine counts as healthy or as
+//! The freeze (MCM-R25x, MCM-R26x, MCM-R28x): while the API server of the cluster cannot be reached, no machine counts as healthy or as
 //! failed.
 
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -8,33 +8,43 @@ use polity_sdk::prelude::*;
 
 use crate::Cx;
 
-/// The condition, present only where it is or was false: the `MachineSafety` that the binding names exists.
+/// The condition, present only where it is or was not true: the `MachineSafety` that the binding names exists.
 const SAFETY_FOUND: &str = "SafetyFound";
 /// The reason of the condition if the `MachineSafety` is missing.
 const MISSING: &str = "MachineSafetyMissing";
 
 /// Does nothing to a live machine while frozen. After the thaw, a machine that was Unknown before counts as Running
 /// again, so that its health timeout begins anew.
-pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next>, Failure> {
+pub(crate) async fn check(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next> {
     let name = &cx.config().safety;
     if machine.metadata.deleting() || name.is_empty() {
-        return Ok(Continue(()));
+        return Continue(());
     }
-    let safety = cx.ask(cluster::object::<MachineSafety>(name)).await.found()?;
+    let safety = match cx.ask(cluster::object::<MachineSafety>(name)).await.found() {
+        Ok(safety) => safety,
+        // Whether it is frozen is unknown, so the machine rests as if it were.
+        Err(failure) => {
+            cx.note("MCM-R28x");
+            let failure = failure.context(format!("MachineSafety {name} cannot be read, so nothing is done"));
+            let (conditions, unknown) = (&mut machine.status.conditions, ConditionStatus::Unknown);
+            conditions.announce(cx.now(), SAFETY_FOUND, unknown, "LookFailed", &failure.message);
+            return Break(Next::failed(RetryClass::Short, failure));
+        }
+    };
     report(cx, machine, name, safety.is_some());
     let status = safety.map(|safety| safety.status).unwrap_or_default();
     if status.frozen {
         cx.note("MCM-R25x");
-        return Ok(Break(Next::after(cx.config().resync)));
+        return Break(Next::after(cx.config().resync));
     }
     let unknown_since = machine.status.current_status.last_update_time;
     if machine.phase() == Some(Phase::Unknown) && status.since.is_some() && unknown_since < status.since {
         cx.note("MCM-R26x");
         let operation = (OperationKind::HealthCheck, OperationState::Processing);
         machine.turn(cx.now(), Phase::Running, operation, "the freeze is over");
-        return Ok(Break(Next::retry(RetryClass::Short)));
+        return Break(Next::retry(RetryClass::Short));
     }
-    Ok(Continue(()))
+    Continue(())
 }
 
 /// Reports whether the `MachineSafety` exists. Without it nothing ever freezes, and a cluster without its API server

@@ -4,7 +4,9 @@
 //! natively, the tests of the host run it as a component in the sandbox. [`each_case!`](crate::each_case) makes a test
 //! of each case.
 
-use polity_sdk::{Code, RetryClass};
+use std::time::Duration;
+
+use polity_sdk::{Code, RetryClass, Wait};
 use serde_json::json;
 
 pub use polity_sdk::test::RetryCase as Case;
@@ -20,8 +22,8 @@ short_is_five_seconds:
 medium_is_three_minutes:
     Case::new(RetryClass::Medium).waits(180_000);
 
-long_is_ten_minutes:
-    Case::new(RetryClass::Long).waits(600_000);
+long_is_ten_minutes_or_until_an_object_changes_that_the_pass_used:
+    Case::new(RetryClass::Long).decides(on_change(600_000));
 
 an_ordinary_failure_waits_as_long_as_its_class:
     Case::new(RetryClass::Medium).code(Code::Unavailable).waits(180_000);
@@ -36,7 +38,7 @@ a_used_up_quota_waits_as_long_as_its_class_medium:
     Case::new(RetryClass::Medium).code(Code::ResourceExhausted).config(json!({"long": "1h"})).waits(180_000);
 
 a_used_up_quota_waits_as_long_as_its_class_long:
-    Case::new(RetryClass::Long).code(Code::ResourceExhausted).waits(600_000);
+    Case::new(RetryClass::Long).code(Code::ResourceExhausted).decides(on_change(600_000));
 
 a_used_up_quota_may_have_a_period_of_its_own:
     Case::new(RetryClass::Short).code(Code::ResourceExhausted).config(json!({"resourceExhausted": "90s"})).waits(90_000);
@@ -54,5 +56,10 @@ each_period_is_the_bindings_medium:
     Case::new(RetryClass::Medium).config(json!({"medium": "1m30s"})).waits(90_000);
 
 each_period_is_the_bindings_long:
-    Case::new(RetryClass::Long).config(json!({"long": "2h"})).waits(7_200_000);
+    Case::new(RetryClass::Long).config(json!({"long": "2h"})).decides(on_change(7_200_000));
+}
+
+/// The wait ends when an object changes that the pass used, and after this many milliseconds.
+fn on_change(ms: u64) -> Wait {
+    Wait::on_change_within(Duration::from_millis(ms))
 }

@@ -12,7 +12,7 @@ pub struct Config {
     pub short: Period,
     /// The wait if something must change first, which it usually does.
     pub medium: Period,
-    /// The wait if a person must change something.
+    /// The wait if a person must change something. It ends early when an object changes that the pass used.
     pub long: Period,
     /// The wait if a quota or a capacity is used up, for every class except conflicts. If it is not set, the class
     /// decides.

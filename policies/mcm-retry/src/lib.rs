@@ -9,16 +9,14 @@ pub mod cases;
 mod config;
 pub mod edges;
 
-use std::time::Duration;
-
-use polity_sdk::{Code, RetryClass, RetryRequest};
+use polity_sdk::{Code, RetryClass, RetryRequest, Wait};
 
 pub use config::Config;
 pub use edges::manifest;
 
 /// Decides the wait until the next try. It ignores what the other side asks for, because the host never waits less.
 #[polity_sdk::policy(retry)]
-pub fn decide(request: RetryRequest<Config>) -> Duration {
+pub fn decide(request: RetryRequest<Config>) -> Wait {
     let config = &request.config;
     let of_class = match request.class {
         RetryClass::Conflict => config.conflict,
@@ -30,5 +28,10 @@ pub fn decide(request: RetryRequest<Config>) -> Duration {
     // enough, whatever the failure was.
     let exhausted = request.code() == Some(Code::ResourceExhausted) && request.class != RetryClass::Conflict;
     let of_code = config.resource_exhausted.filter(|_| exhausted);
-    of_code.unwrap_or(of_class).into()
+    let wait = of_code.unwrap_or(of_class);
+    match request.class {
+        // What a person must change may be an object that the pass looked at, such as a class or a node.
+        RetryClass::Long => Wait::on_change_within(wait),
+        _ => Wait::after(wait),
+    }
 }

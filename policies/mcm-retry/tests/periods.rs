@@ -17,8 +17,8 @@ fn wait(class: RetryClass, code: Option<Code>, config: &Value) -> u64 {
         ..retry_request(class)
     };
     match step::retry(request, mcm_retry::decide) {
-        Wait::After(wait) => wait,
-        Wait::OnChange(_) => panic!("it waits for a time"),
+        Wait::After(wait) | Wait::OnChange(Some(wait)) => wait,
+        Wait::OnChange(None) => panic!("it waits for a time"),
     }
 }
 

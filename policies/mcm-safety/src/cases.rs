@@ -14,6 +14,8 @@ trait Words {
     fn status(self, status: Value) -> Self;
     fn settled(self, seconds: u64) -> Self;
     fn after(self, seconds: u64) -> Self;
+    /// The driver lists these VMs, each with its owner.
+    fn lists(self, vms: &[(&str, &str)]) -> Self;
 }
 
 impl Words for Case {
@@ -27,6 +29,12 @@ impl Words for Case {
 
     fn after(self, seconds: u64) -> Self {
         self.next(Next::After(seconds * 1000))
+    }
+
+    fn lists(self, vms: &[(&str, &str)]) -> Self {
+        let row = |(id, owner): &(&str, &str)| json!({"name": id.replace("vm", "m"), "providerID": id, "owner": owner});
+        let rows: Vec<Value> = vms.iter().map(row).collect();
+        self.answers("machine.list", json!({"machines": rows}))
     }
 }
 
@@ -61,6 +69,49 @@ fn unreachable(since: &str, message: &str) -> Value {
         "type": "Reachable", "status": "False", "reason": "DoesNotAnswer", "message": message,
         "lastTransitionTime": since,
     }])
+}
+
+/// Two hours before the pass.
+const LONG_AGO: &str = "2025-12-31T22:00:00Z";
+const DELETE: &str = r#"orphan.delete {"owner":"uid-gone","providerID":"vm-2"}"#;
+
+/// A `MachineSafety` that looks for orphans, in a namespace with one machine.
+fn sweeping(status: Value) -> Case {
+    let mut whole = json!({"conditions": reachable(EARLIER)});
+    for (field, value) in status.as_object().into_iter().flatten() {
+        whole[field] = value.clone();
+    }
+    let machine = json!({
+        "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "Machine",
+        "metadata": {"name": "m", "namespace": "shoot", "uid": "uid-m"},
+    });
+    up(whole)
+        .edited(|object| object["spec"] = json!({"namespace": "shoot"}))
+        .acts([])
+        .exists(machine)
+        .grants([
+            Need::Cloud("machine.list".to_owned()),
+            Need::Cloud("orphan.delete".to_owned()),
+            Need::objects_of::<mcm_api::Machine>(),
+        ])
+}
+
+fn orphan(since: &str) -> Value {
+    json!({"name": "m-2", "providerID": "vm-2", "since": since})
+}
+
+/// The VM without a machine has been known since then.
+fn known(since: &str) -> Value {
+    json!({"orphans": [orphan(since)]})
+}
+
+fn swept(status: &str, reason: &str, message: &str) -> Value {
+    let mut condition =
+        json!({"type": "Swept", "status": status, "reason": reason, "lastTransitionTime": NOW});
+    if !message.is_empty() {
+        condition["message"] = message.into();
+    }
+    condition
 }
 
 polity_sdk::cases! { $ each_case of mcm_safety::cases;
@@ -134,6 +185,109 @@ mcm_f06_the_first_answer_thaws:
             "frozen": false, "since": NOW, "reason": null, "downSince": null, "conditions": reachable(NOW),
         }))
         .settled(60);
+
+mcm_o01_where_every_vm_belongs_to_a_machine_that_is_all:
+    sweeping(json!({})).lists(&[("vm-1", "uid-m")])
+        .notes("F01 O01")
+        .status(json!({"sweptAt": NOW}))
+        .settled(60);
+
+mcm_o01_between_two_sweeps_nothing_is_asked:
+    sweeping(json!({"sweptAt": "2025-12-31T23:46:00Z"}))
+        .notes("F01")
+        .settled(60);
+
+mcm_o01_an_orphan_that_is_gone_is_forgotten:
+    sweeping(known(EARLIER)).lists(&[("vm-1", "uid-m")])
+        .notes("F01 O01")
+        .status(json!({"sweptAt": NOW, "orphans": null}))
+        .settled(60);
+
+mcm_o02_a_vm_whose_machine_is_gone_is_remembered:
+    sweeping(json!({})).lists(&[("vm-1", "uid-m"), ("vm-2", "uid-gone")])
+        .notes("F01 O02")
+        .status(json!({"sweptAt": NOW, "orphans": [orphan(NOW)]}))
+        .settled(60);
+
+mcm_o02_the_machines_are_listed_after_the_vms:
+    sweeping(json!({})).lists(&[])
+        .step_by_step()
+        .step([PROBE]).step(["machine.list {}"]).step(["list Machine namespace=shoot (latest)"])
+        .notes("F01 O01")
+        .status(json!({"sweptAt": NOW}))
+        .settled(60);
+
+mcm_o03_an_orphan_that_is_older_than_a_creation_is_reported_and_stays:
+    sweeping(known(LONG_AGO)).lists(&[("vm-2", "uid-gone")])
+        .notes("F01 O03")
+        .event("OrphanFound")
+        .status(json!({"sweptAt": NOW}))
+        .settled(60);
+
+mcm_o03_it_is_not_deleted_before_its_time:
+    sweeping(known("2025-12-31T23:35:00Z")).lists(&[("vm-2", "uid-gone")])
+        .config(json!({"deleteOrphansAfter": "30m"}))
+        .notes("F01 O03")
+        .event("OrphanFound")
+        .status(json!({"sweptAt": NOW}))
+        .settled(60);
+
+mcm_o04_it_is_deleted_where_the_binding_says_when:
+    sweeping(known(LONG_AGO)).lists(&[("vm-2", "uid-gone")])
+        .config(json!({"deleteOrphansAfter": "30m"}))
+        .answers("orphan.delete", json!({}))
+        .acts([DELETE])
+        .notes("F01 O03 O04")
+        .event("OrphanFound").event("OrphanDeleted")
+        .status(json!({"sweptAt": NOW, "orphans": null}))
+        .settled(60);
+
+mcm_o04_one_that_has_gone_by_itself_counts_as_deleted:
+    sweeping(known(LONG_AGO)).lists(&[("vm-2", "uid-gone")])
+        .config(json!({"deleteOrphansAfter": "30m"}))
+        .lacks("orphan.delete")
+        .acts([DELETE])
+        .notes("F01 O03 O04")
+        .event("OrphanFound").event("OrphanDeleted")
+        .status(json!({"sweptAt": NOW, "orphans": null}))
+        .settled(60);
+
+mcm_o05_what_the_binding_does_not_grant_is_not_deleted:
+    sweeping(known(LONG_AGO)).lists(&[("vm-2", "uid-gone")])
+        .config(json!({"deleteOrphansAfter": "30m"}))
+        .fails("orphan.delete", Code::PermissionDenied)
+        .acts([DELETE])
+        .notes("F01 O03 O05")
+        .event("OrphanFound").event("OrphanNotDeleted")
+        .status(json!({"sweptAt": NOW}))
+        .settled(60);
+
+mcm_o06_vms_that_cannot_be_listed_are_told:
+    sweeping(known(LONG_AGO)).fails("machine.list", Code::Unavailable)
+        .notes("F01 O06")
+        .event("SweepFailed")
+        .status(json!({"sweptAt": NOW, "conditions": [reachable(EARLIER)[0], swept("False", "ListFailed", "no")]}))
+        .settled(60);
+
+mcm_o06_an_orphan_is_none_while_the_machines_cannot_be_listed:
+    sweeping(json!({})).lists(&[("vm-2", "uid-gone")]).fails("list Machine", Code::Unavailable)
+        .notes("F01 O06")
+        .event("SweepFailed")
+        .status(json!({"sweptAt": NOW, "conditions": [reachable(EARLIER)[0], swept("False", "ListFailed", "no")]}))
+        .settled(60);
+
+mcm_o01_a_sweep_that_works_again_is_told_too:
+    sweeping(json!({"conditions": [reachable(EARLIER)[0], swept("False", "ListFailed", "no")]})).lists(&[])
+        .notes("F01 O01")
+        .status(json!({"sweptAt": NOW, "conditions": [reachable(EARLIER)[0], swept("True", "Listed", "")]}))
+        .settled(60);
+
+while_the_api_server_is_away_no_orphan_is_looked_for:
+    down(json!({"conditions": reachable(EARLIER)}))
+        .edited(|object| object["spec"] = json!({"namespace": "shoot"}))
+        .notes("F02 F03")
+        .status(json!({"downSince": NOW, "conditions": unreachable(NOW, "connection refused")}))
+        .after(6);
 
 one_that_is_being_deleted_asks_nobody:
     up(json!({"frozen": true}))

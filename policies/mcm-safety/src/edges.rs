@@ -22,7 +22,10 @@ pub fn manifest() -> Manifest {
             "status.since",
             "status.reason",
             "status.downSince",
+            "status.sweptAt",
+            "status.orphans",
             "status.conditions[Reachable]",
+            "status.conditions[Swept]",
         ])
         .edges(Edge::table(EDGES))
 }

@@ -4,11 +4,15 @@
 //! The policy asks the host whether the API server answers. When the API server has not answered for a while, the
 //! `MachineSafety` is frozen. As soon as the API server answers again, the `MachineSafety` is thawed. The pass of each
 //! machine reads the `MachineSafety`, so the change starts passes of the machines. The flow is [`reconcile`].
+//!
+//! While the API server answers, the policy also looks for VMs that belong to no Machine, if the `MachineSafety` names a
+//! namespace (`sweep`).
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;
 mod config;
 pub mod edges;
+mod sweep;
 
 use mcm_api::MachineSafety;
 use polity_sdk::prelude::*;
@@ -33,7 +37,9 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     match cx.ask(cluster::reachable()).await {
         Ok(()) => {
             cx.note("MCM-F01");
-            Ok(thaw(&cx, &mut safety))
+            let next = thaw(&cx, &mut safety);
+            sweep::sweep(&cx, &mut safety).await;
+            Ok(next)
         }
         Err(failure) => {
             cx.note("MCM-F02");

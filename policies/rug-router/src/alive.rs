@@ -53,17 +53,14 @@ pub(crate) async fn check_boot(cx: &Cx, router: &mut Router) -> Result<Next, Fai
 
 /// Checks the VM, and returns what the policy believes of it from now on.
 async fn probe(cx: &Cx, router: &mut Router) -> Result<Vm, Failure> {
-    let believed = router.status.vm;
     let instance = match router.look(cx).await? {
         Ok(instance) => instance,
         Err(vm) => return Ok(vm),
     };
-    let answers = instance.managed && {
-        let alive = cx.ask(router::alive(&instance.id)).await.found()?;
-        alive.is_some_and(|answer| answer.alive)
-    };
+    let alive = router::alive(&instance.id);
+    let answers = instance.managed && cx.ask(alive).await.found()?.is_some_and(|answer| answer.alive);
     let age = cx.now().since(Time::from_unix_ms(instance.created_at));
-    Ok(match believed {
+    Ok(match router.status.vm {
         Vm::Configured if answers => {
             router.status.boot_attempts = 0;
             Vm::Configured
@@ -72,6 +69,11 @@ async fn probe(cx: &Cx, router: &mut Router) -> Result<Vm, Failure> {
         Vm::HotplugNeeded if answers => Vm::HotplugNeeded,
         _ if answers => Vm::Up,
         Vm::Error => Vm::Error,
+        // It will never answer, so it is replaced at once, and not only after the boot timeout.
+        _ if instance.is_failed() => {
+            report::not_ready_with_event(cx, router, "InstanceFailed", instance.what_failed());
+            Vm::Down
+        }
         // The VM worked and does not answer any more. A VM that cannot be reached yet is being moved or started
         // instead.
         Vm::Configured if instance.managed => {

@@ -54,8 +54,8 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     }
     if let Err(failure) = cx.ask(image(router.image())).await {
         let reason = no_image(&failure).ok_or_else(|| failure.clone())?;
-        let message = format!("the image {:?}: {}", router.image(), failure.message);
-        return Ok(failed(cx, router, reason, Failure { message, ..failure }));
+        let image = format!("the image {:?}", router.image());
+        return Ok(failed(cx, router, reason, failure.context(image)));
     }
     let wanted = router.spec.ports.clone();
     let ports = ports::own(cx, router, &wanted).await?;
@@ -87,19 +87,21 @@ pub(crate) async fn create(cx: &Cx, router: &mut Router) -> Result<Next, Failure
 
 /// Records that the VM with this id belongs to the router and boots.
 fn adopt(router: &mut Router, id: String) {
-    router.status.instance = Some(id);
-    router.status.vm = Vm::Booting;
+    (router.status.instance, router.status.vm) = (Some(id), Vm::Booting);
 }
 
 /// Never boots a second VM beside the first: the first VM belongs to the router, or must be removed first.
 async fn there_is_one(cx: &Cx, router: &mut Router, instance: Instance) -> Result<Next, Failure> {
     let known = cx.object().status.instance.as_ref() == Some(&instance.id);
     let down = router.status.vm == Vm::Down;
+    let usable = !instance.is_failed() && (!known || (down && instance.is_built()));
     if instance.is_leaving() {
         router.status.vm = Vm::Down;
-    } else if !known || (down && instance.is_built()) {
+    } else if usable {
         adopt(router, instance.id);
-    } else if down {
+    } else if down || !known {
+        // As the original (`Nova.boot_instance`): a server that is not being built is deleted, and booted again later.
+        router.status.vm = Vm::Down;
         cx.act(delete(&instance.id)).await.found()?;
     }
     // A VM that is believed to be usable is left alone.
@@ -128,9 +130,8 @@ fn count_failed(cx: &Cx, router: &mut Router, reason: &str, message: &str) {
 
 /// Ends the present action: a poll in the queue must not start again what failed so often.
 fn give_up(cx: &Cx, router: &mut Router) -> Next {
-    router.status.vm = Vm::Error;
+    (router.status.vm, router.status.action) = (Vm::Error, Action::Poll);
     router.status.last_error_time = Some(cx.now());
-    router.status.action = Action::Poll;
     let message = format!("after {} boots the VM does not work", router.status.boot_attempts);
     cx.event(EventType::Warning, "BootedInVain", message);
     router.take(cx, "RUG-15", State::CalcAction)

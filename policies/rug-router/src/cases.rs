@@ -79,6 +79,8 @@ trait Words: Sized {
     fn queue<const N: usize>(self, queue: [&str; N]) -> Self;
     /// The VM exists, booted long ago, and shows its port.
     fn there(self) -> Self;
+    /// The VM could not be built.
+    fn in_error(self) -> Self;
     /// The VM exists and does not answer. It is this many seconds old.
     fn silent(self, age: u64) -> Self;
 }
@@ -176,6 +178,14 @@ impl Words for Case {
             .answers("router.interfaces", interfaces(&[MAC]))
     }
 
+    fn in_error(self) -> Self {
+        let mut failed = instance("ERROR", 5);
+        failed["managed"] = false.into();
+        failed["ports"] = json!([]);
+        failed["fault"] = NO_HOST.into();
+        self.answers("router.get", failed)
+    }
+
     fn silent(self, age: u64) -> Self {
         self.answers("router.get", instance("ACTIVE", age))
             .answers("router.alive", json!({"alive": false}))
@@ -204,6 +214,8 @@ const DELETE: &str = r#"router.delete {"id":"vm-1"}"#;
 const DELETE_PORTS: &str = r#"router.delete-ports {"name":"r-1"}"#;
 const PUSH: &str =
     r#"config.push {"id":"vm-1","config":{"ports":[{"network":"net-1","mac":"fa:16:3e:00:00:01"}]}}"#;
+/// What Nova says of a server for which it has no host.
+const NO_HOST: &str = "No valid host was found.";
 const MAC: &str = "fa:16:3e:00:00:01";
 const SECOND_MAC: &str = "fa:16:3e:00:00:02";
 

@@ -69,8 +69,7 @@ async fn enter_rebuild(cx: &Cx, router: &mut Router) {
         return;
     }
     router.status.conditions.remove(REBUILD_TAKEN);
-    router.status.rebuild_request = Some(nonce);
-    router.status.rebuild_image_uuid = image;
+    (router.status.rebuild_request, router.status.rebuild_image_uuid) = (Some(nonce), image);
     push(router, Action::Rebuild);
 }
 

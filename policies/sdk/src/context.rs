@@ -212,6 +212,15 @@ impl<T: Kind, C> Context<T, C> {
         self.pass.journal.notes.borrow_mut().push(id.into());
     }
 
+    /// Says what you want to see of a step: `polity explain --step` shows it, and a test prints it. It decides nothing and is
+    /// no edge.
+    pub fn debug(&self, message: impl std::fmt::Display) {
+        #[cfg(target_arch = "wasm32")]
+        crate::bindings::polity::policy::debug::say(&message.to_string());
+        #[cfg(not(target_arch = "wasm32"))]
+        eprintln!("debug: {message}");
+    }
+
     /// Reports a Kubernetes Event on the primary. The host writes it only when something changes from pass to pass.
     pub fn event(&self, kind: EventType, reason: &str, message: impl Into<String>) {
         let event = Event {

@@ -51,6 +51,14 @@ impl Failure {
         }
     }
 
+    /// The same failure, with these words before its message.
+    pub fn context(self, words: impl std::fmt::Display) -> Failure {
+        Failure {
+            message: format!("{words}: {}", self.message),
+            ..self
+        }
+    }
+
     /// The class of the wait after this failure, if nothing more is known. After a conflict, looking again
     /// helps at once.
     pub fn retry_class(&self) -> RetryClass {

@@ -22,6 +22,7 @@ async fn policy(cx: Context<Thing>) -> Result<Next, Failure> {
         created_at: 0,
         managed: true,
         ports: vec![port(2), port(3)],
+        fault: None,
     };
     let plugged = plug(&cx, "r-1", &vm, &[port(1), port(2)]).await?;
     cx.note(format!("{plugged:?}"));

@@ -58,6 +58,34 @@ fn refused(code: Code) -> Case {
         ))
 }
 
+const LOST: &str =
+    "the answer to the VM's creation was lost; the cloud is asked whether the VM exists: no answer";
+const DOUBT: &str = "nobody knows yet whether the VM was created: the cloud cannot say yet";
+
+/// The status of a machine of whose creation nobody knows whether it was performed.
+fn unknown_creation(to: &str, code: &str, message: &str) -> Value {
+    let operation = operation(json!({
+        "description": message, "type": "Create", "state": "Failed", "errorCode": code,
+    }));
+    and(operation, json!({"currentStatus": phase(to, false)}))
+}
+
+/// The end of a pass whose creation was not answered.
+fn lost() -> Next {
+    Next::failed(
+        RetryClass::Short,
+        Failure {
+            effect: Effect::Unknown,
+            ..Failure::new(Code::DeadlineExceeded, LOST)
+        },
+    )
+}
+
+/// A machine whose creation is in doubt, of which the cloud cannot say.
+fn doubtful() -> Case {
+    fresh().in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
+}
+
 /// A driver that fails with this code when the policy asks for the VM.
 fn unanswered(code: Code, class: RetryClass) -> Case {
     fresh()
@@ -271,17 +299,22 @@ mcm_c07_the_same_failure_is_written_again_after_half_an_hour:
         .status(operation(json!({})))
         .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
-mcm_c16_a_creation_whose_answer_is_lost_has_not_failed:
+mcm_c16_a_creation_whose_answer_is_lost_is_shown_as_one_that_failed:
     fresh().lacks("machine.status").loses("machine.create")
         .acts([MINT, CREATE])
         .notes(&format!("{FLOW} C04 C16 R20"))
-        .status(and(token(), operation(json!({
-            "description": "the answer to the VM's creation was lost; the cloud is asked whether the VM exists", "type": "Create", "state": "Processing",
-        }))))
-        .next(Next::failed(RetryClass::Short, Failure {
-            effect: Effect::Unknown,
-            ..Failure::new(Code::DeadlineExceeded, "no answer")
-        }));
+        .event("CreationFailed")
+        .status(and(token(), unknown_creation("CrashLoopBackOff", "deadline-exceeded", LOST)))
+        .next(lost());
+
+mcm_c16_after_its_time_the_machine_is_failed:
+    fresh().lacks("machine.status").loses("machine.create")
+        .edited(|object| object["metadata"]["creationTimestamp"] = LONG_AGO.into())
+        .acts([MINT, CREATE])
+        .notes(&format!("{FLOW} C04 C16 R20"))
+        .event("CreationFailed")
+        .status(and(token(), unknown_creation("Failed", "deadline-exceeded", LOST)))
+        .next(lost());
 
 mcm_c08_ids_on_record_are_trusted:
     made().lacks("machine.status")
@@ -438,14 +471,33 @@ mcm_h07_a_node_whose_name_never_becomes_known_fails_in_time_too:
         .waits(RetryClass::Long);
 
 mcm_c13_a_creation_that_the_cloud_knows_nothing_of_yet_stops_everything:
-    fresh().in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
+    doubtful()
         .notes("C13")
-        .waits(RetryClass::Short);
+        .event("CreationFailed")
+        .status(unknown_creation("CrashLoopBackOff", "unknown", DOUBT))
+        .fails_with(RetryClass::Short, Code::Unknown, DOUBT);
+
+mcm_c13_after_its_time_the_machine_is_failed:
+    doubtful()
+        .edited(|object| object["metadata"]["creationTimestamp"] = LONG_AGO.into())
+        .notes("C13")
+        .event("CreationFailed")
+        .status(unknown_creation("Failed", "unknown", DOUBT))
+        .fails_with(RetryClass::Short, Code::Unknown, DOUBT);
+
+mcm_r25x_while_frozen_a_creation_in_doubt_is_not_judged:
+    doubtful()
+        .exists(json!({
+            "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineSafety", "metadata": {"name": "default"},
+            "status": {"frozen": true, "since": EARLIER},
+        }))
+        .notes("R25x")
+        .next(Next::After(600_000));
 
 mcm_x51_a_creation_in_doubt_stops_the_deletion_too:
     deleting("InitiateFinalizerRemoval").in_doubt(Resolution::Unknown("the cloud cannot say yet".to_owned()))
         .notes("C13 X51")
-        .waits(RetryClass::Short);
+        .fails_with(RetryClass::Short, Code::Unknown, DOUBT);
 
 mcm_c14_what_a_creation_in_doubt_has_made_is_the_machines:
     fresh().in_doubt(Resolution::Done(vm().to_string()))

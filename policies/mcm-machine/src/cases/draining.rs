@@ -92,6 +92,17 @@ fn unhealthy(since: &str) -> Value {
     node
 }
 
+/// A node that joined at this time and does not report whether it is ready.
+fn silent(since: &str) -> Value {
+    let mut node = ending("True");
+    node["metadata"]["creationTimestamp"] = since.into();
+    let conditions = node["status"]["conditions"].as_array_mut();
+    conditions
+        .into_iter()
+        .for_each(|all| all.retain(|known| known["type"] != "Ready"));
+    node
+}
+
 fn attachment() -> Value {
     json!({
         "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": "a-1"},
@@ -186,6 +197,23 @@ mcm_x11_a_node_that_cannot_write_is_unhealthy_too:
         })
         .notes(&notes("X11 X13"))
         .status(drained("DelVolumeAttachments"))
+        .waits(RetryClass::Short);
+
+// f-12: no Ready is not ready.
+mcm_x11_a_node_that_never_said_that_it_is_ready_is_unhealthy_too:
+    deleting("InitiateDrain").exists(silent(LONG_AGO)).exists(pod())
+        .acts(["delete Pod web"])
+        .notes(&notes("X11 X17"))
+        .status(and(
+            json!({"drain": {"forcedSince": NOW}}),
+            condition("False", "ForcedDrain", "1 pods are left"),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_x11_a_node_that_has_just_joined_may_yet_say_it:
+    deleting("InitiateDrain").exists(silent(EARLIER))
+        .notes(&notes("X13"))
+        .status(drained("InitiateVMDeletion"))
         .waits(RetryClass::Short);
 
 mcm_x11_five_minutes_are_not_too_long:
@@ -366,9 +394,18 @@ mcm_x16_a_node_without_volumes_goes_on:
 mcm_x16_a_node_that_is_gone_goes_on:
     detached(deleting("DelVolumeAttachments").exists(attachment()));
 
-mcm_x16_attachments_that_cannot_be_listed_are_tried_again:
+mcm_x24_attachments_that_cannot_be_listed_are_tried_again:
     deleting("DelVolumeAttachments").exists(loaded()).fails("list VolumeAttachment", Code::Unavailable)
-        .notes("R02 R03 R06 R07 R08 D01 D04 D08 R18")
+        .notes("R02 R03 R06 R07 R08 D01 D04 D08 X24 R18")
+        .event("DeletionFailed")
+        .status(operation(json!({"description": "no", "state": "Failed", "errorCode": "unavailable"})))
+        .fails_with(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_x24_nor_can_the_volumes_of_a_node_that_cannot_be_looked_at:
+    deleting("DelVolumeAttachments").fails("Node node-m", Code::Unavailable)
+        .notes("R02 R03 R06 R07 R08 D01 D04 D08 X24 R18")
+        .event("DeletionFailed")
+        .status(operation(json!({"description": "no", "state": "Failed", "errorCode": "unavailable"})))
         .fails_with(RetryClass::Short, Code::Unavailable, "no");
 
 mcm_x17_pods_are_evicted_and_waited_for:

@@ -1,4 +1,4 @@
-//! The main flow: MCM-R01 to MCM-R27x.
+//! The main flow: MCM-R01 to MCM-R28x.
 
 use polity_sdk::{Code, Next, RetryClass};
 use serde_json::json;
@@ -76,6 +76,19 @@ mcm_r05_a_secret_that_lacks_a_key:
         .status(class_condition("SecretInvalid", "Secret user-data lacks userData"))
         .fails_with(RetryClass::Long, Code::FailedPrecondition, "Secret user-data lacks userData");
 
+mcm_r05_a_missing_secret_with_credentials:
+    with_credentials(machine(json!({}))).answers("Secret shoot/keys", json!({"exists": false}))
+        .notes("R02 R03 R05 R21")
+        .status(class_condition("SecretInvalid", "Secret keys does not exist"))
+        .fails_with(RetryClass::Long, Code::FailedPrecondition, "Secret keys does not exist");
+
+mcm_r05_a_secret_with_credentials_that_lacks_a_key:
+    with_credentials(machine(json!({})))
+        .answers("Secret shoot/keys", json!({"exists": true, "keys": ["accessKeyID"]}))
+        .notes("R02 R03 R05 R21")
+        .status(class_condition("SecretInvalid", "Secret keys lacks secretAccessKey"))
+        .fails_with(RetryClass::Long, Code::FailedPrecondition, "Secret keys lacks secretAccessKey");
+
 mcm_r05_a_class_that_could_not_be_looked_at_is_neither_there_nor_missing:
     machine(json!({}))
         .fails("MachineClass", Code::Unavailable)
@@ -131,6 +144,25 @@ mcm_r27x_a_missing_class_does_not_stop_the_deletion_where_the_binding_says_so:
         .notes("R02 R03 R27x R07 R08 D01 D04 D08 X20 R18")
         .status(operation(json!({"description": "the VM is deleted", "nextOp": "InitiateNodeDeletion"})))
         .waits(RetryClass::Short);
+
+mcm_r05_missing_credentials_stop_the_deletion:
+    with_credentials(deleting("InitiateVMDeletion")).exists(node("True"))
+        .answers("Secret shoot/keys", json!({"exists": false}))
+        .notes("R02 R03 R05 R21")
+        .status(class_condition("SecretInvalid", "Secret keys does not exist"))
+        .fails_with(RetryClass::Long, Code::FailedPrecondition, "Secret keys does not exist");
+
+// The session of a machine without credentials is one that every cloud refuses.
+mcm_r27x_without_its_credentials_a_deletion_goes_on_to_the_cloud_where_the_binding_says_so:
+    with_credentials(deleting("InitiateVMDeletion")).exists(node("True"))
+        .config(json!({"deleteWithoutClass": true}))
+        .answers("Secret shoot/keys", json!({"exists": false}))
+        .fails("machine.delete", Code::PermissionDenied)
+        .acts([r#"machine.delete {"name":"m","providerID":"vm-1"}"#])
+        .notes("R02 R03 R27x R07 R08 D01 D04 D08 X23 R18")
+        .event("DeletionFailed")
+        .status(operation(json!({"description": "no", "state": "Failed", "errorCode": "permission-denied"})))
+        .fails_with(RetryClass::Long, Code::PermissionDenied, "no");
 
 mcm_r10_the_finalizer_is_added_before_anything_is_made:
     machine(json!({}))
@@ -227,9 +259,14 @@ a_binding_may_do_without_a_machine_safety:
         .notes(&format!("{LIVE} R13 H13 R15 S08 R16 R21"))
         .next(Next::Settled(Some(600_000)));
 
-mcm_r25x_a_freeze_that_cannot_be_looked_at_fails_the_pass:
+mcm_r28x_a_machine_rests_while_nobody_can_tell_whether_it_is_frozen:
     known("Running", "True").fails("MachineSafety", Code::Unavailable)
-        .fails_with(RetryClass::Short, Code::Unavailable, "no");
+        .notes("R28x")
+        .status(json!({"conditions": [{
+            "type": "SafetyFound", "status": "Unknown", "reason": "LookFailed",
+            "message": "MachineSafety default cannot be read, so nothing is done: no", "lastTransitionTime": NOW,
+        }]}))
+        .fails_with(RetryClass::Short, Code::Unavailable, "MachineSafety default cannot be read, so nothing is done: no");
 
 mcm_r25x_a_deletion_does_not_ask:
     deleting("InitiateVMDeletion").exists(safety(true, EARLIER))
@@ -252,6 +289,15 @@ mcm_r26x_a_machine_that_became_unknown_after_the_thaw_stays_so:
     known("Unknown", "Unknown").exists(node("Unknown")).exists(safety(false, LONG_AGO))
         .notes(&format!("{LIVE} R13 H11 H13 R15 S08 R16"))
         .next(Next::After(60_000));
+}
+
+/// The class names a Secret with credentials too.
+fn with_credentials(case: Case) -> Case {
+    case.without("MachineClass").exists(json!({
+        "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "MachineClass",
+        "metadata": {"name": "small", "namespace": "shoot"},
+        "spec": {"secretRef": {"name": "user-data"}, "credentialsSecretRef": {"name": "keys"}},
+    }))
 }
 
 fn safety(frozen: bool, since: &str) -> Value {

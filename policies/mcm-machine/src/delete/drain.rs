@@ -1,4 +1,4 @@
-//! Draining the node (MCM-D10, MCM-D11, MCM-X10 to MCM-X19).
+//! Draining the node (MCM-D10, MCM-D11, MCM-X10 to MCM-X19, MCM-X24).
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(super) async fn drain(cx: &Cx, machine: &mut Machine) -> Next {
         cx.note("MCM-X12");
     }
     let since = [
-        node.not_since("Ready", "True"),
+        node.not_ready_since(),
         node.not_since("ReadonlyFilesystem", "False"),
     ];
     if since
@@ -174,15 +174,23 @@ fn failed(cx: &Cx, machine: &mut Machine, failure: Failure) -> Next {
 
 /// After a forced drain: the kubelet may not be able to detach the volumes any more, so their attachments are
 /// deleted.
-pub(super) async fn detach(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
-    let left = match node::find(cx, machine, node::ALL).await? {
-        Search::Ours(node) => detach_volumes(cx, &node).await?,
-        _ => 0,
-    };
-    cx.note("MCM-X16");
-    let next = NextOp::InitiateVMDeletion;
-    Ok(match left {
-        0 => go_on(cx, machine, next, "no volume is attached"),
-        _ => Next::retry(RetryClass::Short),
-    })
+pub(super) async fn detach(cx: &Cx, machine: &mut Machine) -> Next {
+    let detached = detach_all(cx, machine).await;
+    cx.note(if detached.is_ok() { "MCM-X16" } else { "MCM-X24" });
+    match detached {
+        Ok(0) => go_on(cx, machine, NextOp::InitiateVMDeletion, "no volume is attached"),
+        Ok(_) => Next::retry(RetryClass::Short),
+        Err(failure) => {
+            let wait = failure.retry_class();
+            stay(cx, machine, NextOp::DelVolumeAttachments, wait, failure)
+        }
+    }
+}
+
+/// Deletes the attachments of the node's volumes. Returns how many are left.
+async fn detach_all(cx: &Cx, machine: &Machine) -> Result<usize, Failure> {
+    match node::find(cx, machine, node::ALL).await? {
+        Search::Ours(node) => detach_volumes(cx, &node).await,
+        _ => Ok(0),
+    }
 }

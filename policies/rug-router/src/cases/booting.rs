@@ -88,6 +88,11 @@ rug_16_a_vm_that_is_down_has_to_go_before_there_is_another_one:
         .acts([DELETE])
         .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 0}));
 
+rug_16_a_vm_in_error_that_nobody_knew_of_is_removed_and_not_taken_over:
+    without_a_vm().in_error().answers("router.delete", json!({}))
+        .acts([DELETE])
+        .takes_slowly("16", "CREATE_VM").writes(json!({"instance": "vm-1"}));
+
 rug_16_a_vm_that_is_being_deleted_is_waited_for:
     without_a_vm().with(json!({"bootAttempts": 3})).answers("router.get", instance("DELETING", 900))
         .takes_slowly("16", "CREATE_VM").writes(json!({"bootAttempts": 0, "instance": "vm-1"}));

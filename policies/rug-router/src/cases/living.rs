@@ -26,6 +26,10 @@ rug_08_a_configured_vm_that_falls_silent_is_made_anew_however_young:
     at("ALIVE", "P", "C").silent(10)
         .takes("08", "CREATE_VM").vm("D").explains("NotAlive", "the VM does not answer any more");
 
+rug_08_a_configured_vm_in_error_is_made_anew:
+    at("ALIVE", "P", "C").in_error()
+        .takes("08", "CREATE_VM").vm("D").event("InstanceFailed").explains("InstanceFailed", NO_HOST);
+
 rug_09_an_update_configures_a_configured_vm:
     at("ALIVE", "U", "C").there().takes("09", "CONFIG");
 
@@ -71,6 +75,10 @@ rug_18_a_vm_that_is_configured_already_is_left_to_calc_action:
 rug_19_a_vm_that_does_not_boot_in_time_is_taken_down:
     at("CHECK_BOOT", "C", "B").silent(600)
         .takes("19", "STOP_VM").vm("D").explains("BootTimeout", "the VM does not answer after 10m");
+
+rug_19_a_vm_that_cannot_be_built_is_taken_down_at_once:
+    at("CHECK_BOOT", "C", "B").in_error()
+        .takes("19", "STOP_VM").vm("D").event("InstanceFailed").explains("InstanceFailed", NO_HOST);
 
 rug_19_a_vm_that_vanished_while_it_booted_is_made_anew_by_way_of_stop:
     at("CHECK_BOOT", "C", "B")

@@ -33,6 +33,7 @@ impl Kind for Node {
     const PROJECTION: &'static [&'static str] = &[
         "metadata.labels",
         "metadata.annotations",
+        "metadata.creationTimestamp",
         "metadata.deletionTimestamp",
         "spec.providerID",
         "spec.unschedulable",
@@ -180,6 +181,14 @@ impl Node {
             .condition(kind)
             .filter(|condition| condition.status != status);
         other.and_then(|condition| condition.last_transition_time)
+    }
+
+    /// Since when the node is not ready; `None` if it is. One that does not report `Ready` has not been ready since it joined.
+    pub fn not_ready_since(&self) -> Option<Time> {
+        match self.condition("Ready") {
+            Some(_) => self.not_since("Ready", "True"),
+            None => self.metadata.creation_timestamp,
+        }
     }
 
     /// Takes over the version after a write of this pass, so that the next write expects this version.
