@@ -326,6 +326,44 @@ mod tests {
     }
 
     #[test]
+    fn a_role_is_one_principal_in_all_its_sessions() {
+        let site = |principal: &str| Site {
+            place: vec!["aws".into()],
+            principal: principal.into(),
+        };
+        let entered = site("arn:aws:sts::111122223333:assumed-role/polity/i-0123");
+        for (other, is_same) in [
+            ("arn:aws:sts::111122223333:assumed-role/polity/i-0456", true),
+            ("arn:aws:sts::111122223333:assumed-role/polity", true),
+            ("arn:aws:sts::111122223333:assumed-role/admin/i-0123", false),
+            ("arn:aws:sts::999922223333:assumed-role/polity/i-0123", false),
+            ("arn:aws-cn:sts::111122223333:assumed-role/polity/i-0123", false),
+            ("arn:aws:iam::111122223333:user/polity/i-0123", false),
+        ] {
+            assert_eq!(entered.is_at(&site(other)), is_same, "{other}");
+            assert_eq!(site(other).is_at(&entered), is_same, "{other}");
+        }
+        let user = |name: &str| site(&format!("arn:aws:iam::111122223333:user/path/{name}"));
+        assert!(!user("a").is_at(&user("b")), "a user has a path and no session");
+        assert_eq!(
+            site("arn:aws:sts::1:assumed-role/polity").who(),
+            "arn:aws:sts::1:assumed-role/polity"
+        );
+    }
+
+    #[test]
+    fn a_fence_says_of_each_request_whether_it_was_held_back() {
+        let fence = Fence::new(Boot(5), || Boot(4));
+        let (one, other) = (fence.of_request(), fence.of_request());
+        one.refuse();
+        assert_eq!(
+            [&fence, &one, &other].map(Fence::has_refused),
+            [false, true, false]
+        );
+        assert!(fence.is_open() && !Fence::new(Boot(4), || Boot(4)).is_open());
+    }
+
+    #[test]
     fn an_answer_without_metadata_is_no_object() {
         let count = |answer: Value| match Reply::objects(Ok(answer)) {
             Reply::Objects(Ok(found)) => found.len(),

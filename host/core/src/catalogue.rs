@@ -40,8 +40,8 @@ pub struct Operation {
     pub arguments: Value,
     /// JSON Schema of the answer.
     pub answer: Value,
-    /// The longest time for a call, at most 5 s: longer calls are cut. An operation that needs more time answers
-    /// with a task.
+    /// The longest time for a call: longer calls are cut. It is 5 s, or up to `OPERATION_AT_MOST` of the lease for a connection that
+    /// says so. An operation that needs more time answers with a task.
     #[serde(with = "as_millis")]
     pub longest: Duration,
     /// For creates: the time after which everybody can see the result.

@@ -21,7 +21,19 @@ impl Site {
     /// Whether a create that was entered for this site is visible from `other`: the same server and principal. The
     /// place within the server is known only for the entry.
     pub fn is_at(&self, other: &Site) -> bool {
-        self.principal == other.principal && self.place.starts_with(&other.place)
+        self.who() == other.who() && self.place.starts_with(&other.place)
+    }
+
+    /// The principal without the name of its session. AWS names who has assumed a role
+    /// `arn:PARTITION:sts::ACCOUNT:assumed-role/ROLE/SESSION` ("IAM identifiers"). The session is the instance under the
+    /// metadata service, and the pod under EKS Pod Identity, so the host that takes over has another one.
+    pub fn who(&self) -> &str {
+        let session = || {
+            let (before, role) = self.principal.split_once(":assumed-role/")?;
+            let (_, session) = role.split_once('/')?;
+            before.starts_with("arn:").then_some(session.len() + 1)
+        };
+        &self.principal[..self.principal.len() - session().unwrap_or(0)]
     }
 }
 

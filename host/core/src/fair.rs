@@ -116,18 +116,18 @@ impl<T> FairQueue<T> {
         is_free.then(|| self.next_of(|_, held, _| held < places.of_one))?
     }
 
+    /// Whether there is a place for an item that waits.
+    pub fn has_next(&self, places: Places) -> bool {
+        self.held < places.all && self.first(|_, held, _| held < places.of_one).is_some()
+    }
+
     /// Gives a place to the first item of the next tenant queue that may take one: by name, by the places that it holds, and by
     /// the item.
     pub fn next_of(
         &mut self,
         may_take: impl Fn(&Arc<str>, u64, &T) -> bool,
     ) -> Option<(Arc<str>, Ticket, T)> {
-        let takes = |(_, name): &&(u64, Arc<str>)| {
-            let queue = self.queues.get(name);
-            let first = queue.and_then(|queue| Some((queue.held, queue.waiting.first_key_value()?.1)));
-            first.is_some_and(|(held, first)| may_take(name, held, first))
-        };
-        let (spent, name) = self.order.iter().find(takes)?.clone();
+        let (spent, name) = self.first(may_take)?.clone();
         let queue = self.queues.get_mut(&name)?;
         let (ticket, item) = queue.waiting.pop_first()?;
         self.order.remove(&(spent, name.clone()));
@@ -139,6 +139,15 @@ impl<T> FairQueue<T> {
             self.order.insert((queue.spent, name.clone()));
         }
         Some((name, ticket, item))
+    }
+
+    /// The next tenant queue that may take a place.
+    fn first(&self, may_take: impl Fn(&Arc<str>, u64, &T) -> bool) -> Option<&(u64, Arc<str>)> {
+        self.order.iter().find(|(_, name)| {
+            let queue = self.queues.get(name);
+            let first = queue.and_then(|queue| Some((queue.held, queue.waiting.first_key_value()?.1)));
+            first.is_some_and(|(held, first)| may_take(name, held, first))
+        })
     }
 
     /// Gives a place back, and charges its tenant queue with so much beside the place itself.
@@ -209,9 +218,13 @@ mod tests {
     }
 
     fn names(queue: &mut FairQueue<u32>, places: Places) -> Vec<Arc<str>> {
-        std::iter::from_fn(|| queue.next(places))
-            .map(|(name, ..)| name)
-            .collect()
+        let next = || {
+            let has_next = queue.has_next(places);
+            let next = queue.next(places);
+            assert_eq!(has_next, next.is_some(), "{places:?}");
+            Some(next?.0)
+        };
+        std::iter::from_fn(next).collect()
     }
 
     #[test]
@@ -275,6 +288,18 @@ mod tests {
         queue.put(&name, ticket, item);
         let again = queue.next(one).map(|(_, ticket, item)| (ticket, item));
         assert_eq!(again, Some((ticket, item)));
+    }
+
+    #[test]
+    fn tenant_queues_that_hold_nothing_are_forgotten_where_they_are_many() {
+        let mut queue = FairQueue::default();
+        let names: Vec<Arc<str>> = (0..REMEMBERED + 10).map(|n| n.to_string().into()).collect();
+        for name in &names {
+            queue.push(name, 0);
+        }
+        while queue.next(Places::UNBOUNDED).is_some() {}
+        names.iter().for_each(|name| queue.end(name, 1));
+        assert_eq!(queue.queues.len(), REMEMBERED);
     }
 
     #[test]

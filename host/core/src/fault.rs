@@ -58,3 +58,8 @@ pub struct Stepped {
     /// The fuel that the step used. It is deterministic and part of the recording.
     pub fuel: u64,
 }
+
+/// How a person raises a limit of a binding.
+pub(crate) fn raised_by(limit: &str) -> String {
+    format!("; spec.limits.{limit} of the binding raises the limit")
+}

@@ -24,4 +24,4 @@ pub use grant::{BoundedMint, Grant, KindGrant, MintGrant, Relation, SecretGrant,
 pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};
 pub use load::{check_definition, check_load};
 pub use polity_kube_rules::names::is_wellformed;
-pub use refusal::{Named, Refusal, Ungranted};
+pub use refusal::{Refusal, Ungranted};

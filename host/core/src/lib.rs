@@ -62,6 +62,13 @@ mod tests {
         each.collect::<Vec<_>>().concat()
     }
 
+    /// What stands in a file before its tests.
+    fn code(file: &Path) -> String {
+        let text = std::fs::read_to_string(file).expect("a file");
+        let code = text.split("#[cfg(test)]\nmod tests {").next();
+        code.expect("the code before its tests").to_owned()
+    }
+
     #[test]
     fn no_floor_uses_one_above_it() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -69,11 +76,7 @@ mod tests {
         assert!(all.len() > 40, "{} files", all.len());
         let mut up = Vec::new();
         for file in all {
-            let text = std::fs::read_to_string(&file).expect("a file");
-            let code = text
-                .split("#[cfg(test)]\nmod tests {")
-                .next()
-                .expect("the code before its tests");
+            let code = code(&file);
             let inside = file.strip_prefix(&root).expect("below it").with_extension("");
             let own = inside
                 .iter()
@@ -86,6 +89,53 @@ mod tests {
             up.extend(used.map(|other| format!("{} uses {other}", inside.display())));
         }
         assert_eq!(up, [""; 0]);
+    }
+
+    /// Whether the code of a module says this path.
+    fn says(folder: &Path, module: &str, path: &str) -> bool {
+        let inside = folder.join(module);
+        let below = match inside.is_dir() {
+            true => files(&inside),
+            false => Vec::new(),
+        };
+        let mut all = below.into_iter().chain([inside.with_extension("rs")]);
+        all.any(|file| {
+            let code = code(&file);
+            let mut after = code.split(path).skip(1);
+            after.any(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
+        })
+    }
+
+    #[test]
+    fn no_modules_of_a_folder_use_each_other_in_a_circle() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        for (folder, path) in [
+            ("reconcile", "crate::reconcile"),
+            ("shared", "crate::shared"),
+            ("grants", "crate::grants"),
+            ("worker", "crate::worker"),
+        ] {
+            let folder = root.join(folder);
+            let entries = std::fs::read_dir(&folder).expect("a folder");
+            let names = entries.map(|entry| entry.expect("an entry").path().with_extension(""));
+            let names = names.filter_map(|path| path.file_name()?.to_str().map(str::to_owned));
+            let mut left: std::collections::BTreeSet<String> =
+                names.filter(|name| name != "fixture").collect();
+            let uses = |one: &str, other: &str| {
+                one != other
+                    && (says(&folder, one, &format!("{path}::{other}"))
+                        || says(&folder, one, &format!("use super::{other}")))
+            };
+            // Those that use none of the others are no part of a circle.
+            while let Some(free) = left
+                .iter()
+                .find(|one| !left.iter().any(|other| uses(one, other)))
+                .cloned()
+            {
+                left.remove(&free);
+            }
+            assert_eq!(left.iter().collect::<Vec<_>>(), [""; 0], "{}", folder.display());
+        }
     }
 
     #[test]

@@ -15,14 +15,18 @@
 //! - A [`Phase`] holds exactly what is valid in it. A phase consumes itself when it handles an event, and returns
 //!   what follows. An event that fits no row of a phase is a [`Flow::Bug`], never a silent wait.
 //! - A handler reads a [`Shared`] and leaves [`Command`]s. The controller performs the commands after the handler has
-//!   returned. A handler that needs its commands performed before it goes on returns [`Flow::Enter`].
-//! - No handler calls a handler of another phase. Only the loop of the controller calls handlers.
+//!   returned. A handler that needs its commands performed before it goes on returns [`Flow::Again`].
+//! - No phase knows another one: it returns with what the next one begins ([`Flow::Enter`]). Only the loop of the controller
+//!   calls handlers.
 
 mod acting;
 mod asking;
+mod context;
 mod deciding;
+mod ended;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod flow;
 mod frame;
 mod looking;
 mod own;
@@ -32,33 +36,25 @@ mod role;
 mod stepping;
 mod work;
 
-use std::time::Duration;
-
-use crate::call::{Call, Reply, Scope};
-use crate::contract::{Failure, ObjectRef, Role};
-use crate::fault::Fault;
-use crate::grants::{Refusal, Ungranted};
+use crate::contract::Role;
 use crate::object::Object;
 use crate::record::Outcome;
-use crate::shared::Shared;
-use crate::shared::cache::Change;
-use crate::shared::guards::Guard;
-use crate::shared::terms::{NotSent, Terms};
+use crate::shared::terms::NotSent;
 
 #[cfg(test)]
 pub(crate) use acting::tests::panicking;
 #[cfg(test)]
 pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
-pub(crate) use deciding::{Clamped, Finished, delay_of};
+pub(crate) use context::{Command, Context, Report};
+pub(crate) use deciding::delay_of;
+pub(crate) use ended::{Ended, Finished};
+pub(crate) use flow::{Awaited, Flow, NextPhase, PhaseEvent};
 pub(crate) use frame::{
-    Dependency, Frame, LastPass, Moved, Questions, primary_scope, primary_scopes, reaches,
+    CLUSTER_LONGEST, Dependency, Frame, LastPass, Moved, Questions, primary_scope, primary_scopes, reaches,
 };
-pub(crate) use publishing::{Ended, MESSAGE};
-pub(crate) use work::{Entry, EntryHistory, Work};
-
-/// The longest time for a read or write of the cluster. A call that takes longer is cut. No act may take longer.
-pub(crate) const CLUSTER_LONGEST: Duration = Duration::from_secs(5);
+pub(crate) use publishing::MESSAGE;
+pub(crate) use work::{EntryHistory, Work};
 
 /// The phase of a pass.
 #[derive(Debug)]
@@ -77,139 +73,39 @@ pub(crate) enum Phase {
     Deciding(deciding::Deciding),
 }
 
-/// What a phase waits for.
-pub(crate) enum Awaited<'a> {
-    /// A watch that has not listed yet.
-    Watch(&'a Scope),
-    /// The reply of a call.
-    Call,
-}
-
-/// An event that a phase handles.
-#[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and it is moved once"
-)]
-pub(crate) enum PhaseEvent {
-    /// The phase was entered, and all earlier commands are performed.
-    Entered,
-    /// A call was answered: the slot of the call, and the reply.
-    Reply(usize, Reply),
-    /// The call of this slot took too long and was cut.
-    Cut(usize),
-    /// The change that the phase asked for was not sent. Without the lease, or when the host stops, the pass ends.
-    NotSent(NotSent),
-    /// The watch that the question of this slot waits for has listed.
-    Listed(usize),
-    /// The pass may hold texts of any size from now on.
-    Grown,
-}
-
-/// What follows an event.
-#[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and it is moved once"
-)]
-pub(crate) enum Flow {
-    /// The phase waits for an event.
-    Wait(Phase),
-    /// Enter the next phase, or the same phase again, after the commands are performed.
-    Enter(Phase),
-    /// The pass has ended, and its retry policy may have to decide how long the key waits.
-    End(Ended),
-    /// The pass has ended, and the wait of the key is decided.
-    Finish(Finished),
-    /// The event fits no row of the phase.
-    Bug(String),
-}
-
-/// A command of a handler to the controller.
-#[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one at a time, and it is moved once"
-)]
-pub(crate) enum Command {
-    /// Make a call as soon as it may, and on its terms if it changes something. The reply goes to this slot.
-    Call {
-        slot: usize,
-        call: Call,
-        /// How long it may take; `None` for what a worker does.
-        longest: Option<Duration>,
-        terms: Option<Terms>,
-    },
-    /// Watch this scope, and enqueue the key when an object of it changes. The watch stays open at least until the
-    /// pass ends.
-    Watch(Scope),
-    /// Send `Listed` to this slot when the watch of the scope has listed.
-    AwaitList { slot: usize, scope: Scope },
-    /// Send `Grown` as soon as the pass may hold texts of any size.
-    Grow,
-    /// Take a lock that no pass holds.
-    Lock(String),
-    /// Enter objects into the cache that this pass read from the API server, to answer a question or for itself. All
-    /// other answers of the pass may be outdated by them.
-    Saw {
-        objects: Vec<Object>,
-        answers: Option<Questions>,
-    },
-    /// Enter an object into the cache that this pass wrote, the primary or another one. What is its own doing is no
-    /// news to the pass.
-    Wrote { object: Object, own: Vec<Change> },
-    /// Remove an object with this uid from the cache.
-    Gone {
-        object: ObjectRef,
-        uid: String,
-        own: Vec<Change>,
-    },
-    /// Release all locks of the pass before it has ended.
-    Unlock,
-    /// Report something on the binding of the pass.
-    Report(Report),
-}
-
-/// A report for the status of a binding.
-#[derive(Debug)]
-pub(crate) enum Report {
-    /// An act was sent.
-    Acted,
-    /// A policy broke its contract.
-    Faulted(Fault),
-    /// A policy requested something that the binding does not grant.
-    Ungranted(Ungranted),
-    /// The API server did not keep the value at this path.
-    NotKept(String),
-    /// The wait that a retry policy asked for was changed to fit the limits.
-    Clamped(Clamped),
-}
-
-/// The state that a handler works with.
-pub(crate) struct Context<'a> {
-    pub(crate) frame: &'a Frame,
-    pub(crate) work: &'a mut Work,
-    /// What all passes share, to be read.
-    pub(crate) view: &'a Shared,
-    pub(crate) commands: Vec<Command>,
-}
-
-/// The phase that writes a defect of this host as a condition on the primary.
-pub(crate) fn host_defect(what: String, frame: &Frame) -> Phase {
-    publishing::Publishing::bug(what, frame)
+/// What follows when a pass has ended: its retry policy may have to decide how long the key waits.
+pub(crate) fn end(ended: Ended, context: &mut Context<'_>) -> Flow<Phase> {
+    ended.decide(context).map(Phase::Deciding)
 }
 
 /// The first phase of a pass.
-pub(crate) fn start(frame: &Frame) -> Phase {
+pub(crate) fn start(frame: &Frame) -> NextPhase {
     match frame.binding.policy(Role::Identity) {
-        Some(_) => stepping::Stepping::begin(Role::Identity),
-        None => Phase::Resolving(resolving::Resolving::default()),
+        Some(_) => NextPhase::Stepping(role::RoleRun::new(Role::Identity)),
+        None => NextPhase::Resolving,
     }
 }
 
 impl Phase {
+    /// The phase that is to be entered.
+    pub(crate) fn of(next: NextPhase, context: &mut Context<'_>) -> Self {
+        use publishing::Publishing;
+
+        match next {
+            NextPhase::Resolving => Phase::Resolving(resolving::Resolving::default()),
+            NextPhase::Stepping(run) => Phase::Stepping(stepping::Stepping::of(run)),
+            NextPhase::Asking(run, asks) => Phase::Asking(asking::Asking::new(run, asks)),
+            NextPhase::Acting(run, acts) => Phase::Acting(acting::Acting::new(run, acts)),
+            NextPhase::Publishing(concluded, outcome) => {
+                Phase::Publishing(Publishing::conclusion(concluded, outcome, context))
+            }
+            NextPhase::PublishingFault(message) => Phase::Publishing(Publishing::fault(message, context)),
+            NextPhase::PublishingDefect(what) => Phase::Publishing(Publishing::bug(what, context.frame)),
+        }
+    }
+
     /// Handles an event, and returns what follows.
-    pub(crate) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+    pub(crate) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow<Phase> {
         let ends = match event {
             PhaseEvent::NotSent(NotSent::LeaseLost) => Some(Outcome::LeaseLost),
             PhaseEvent::NotSent(NotSent::Cut) => Some(Outcome::Stopped),
@@ -219,12 +115,12 @@ impl Phase {
             return Flow::Finish(self.interrupt(outcome, false, context.frame, context.work));
         }
         match self {
-            Phase::Resolving(phase) => phase.on_event(event, context),
-            Phase::Stepping(phase) => phase.on_event(event, context),
-            Phase::Asking(phase) => phase.on_event(event, context),
-            Phase::Acting(phase) => phase.on_event(event, context),
-            Phase::Publishing(phase) => phase.on_event(event, context),
-            Phase::Deciding(phase) => phase.on_event(event, context),
+            Phase::Resolving(phase) => phase.on_event(event, context).map(Phase::Resolving),
+            Phase::Stepping(phase) => phase.on_event(event, context).map(Phase::Stepping),
+            Phase::Asking(phase) => phase.on_event(event, context).map(Phase::Asking),
+            Phase::Acting(phase) => phase.on_event(event, context).map(Phase::Acting),
+            Phase::Publishing(phase) => phase.on_event(event, context).map(Phase::Publishing),
+            Phase::Deciding(phase) => phase.on_event(event, context).map(Phase::Deciding),
         }
     }
 
@@ -267,82 +163,5 @@ impl Phase {
             Phase::Resolving(_) | Phase::Publishing(_) => {}
         }
         Finished::plain(outcome)
-    }
-
-    /// The name of the phase, for texts.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Phase::Resolving(_) => "Resolving",
-            Phase::Stepping(_) => "Stepping",
-            Phase::Asking(_) => "Asking",
-            Phase::Acting(_) => "Acting",
-            Phase::Publishing(_) => "Publishing",
-            Phase::Deciding(_) => "Deciding",
-        }
-    }
-}
-
-impl Flow {
-    /// The result for an event that fits no row of this phase.
-    fn unexpected(phase: &Phase, event: &PhaseEvent) -> Flow {
-        Flow::Bug(format!("{} got {event:?}", phase.name()))
-    }
-}
-
-impl Context<'_> {
-    fn is_guarded(&self, guard: Guard) -> bool {
-        self.view.guards.stand(guard)
-    }
-
-    fn command(&mut self, command: Command) {
-        self.commands.push(command);
-    }
-
-    /// Whether the API server may hold another version of the primary than this pass knows. In that case every write
-    /// with the known version would fail.
-    fn is_behind(&self) -> bool {
-        self.work.behind.is_some() && self.is_guarded(Guard::StaleKeysReadFirst)
-    }
-
-    fn report(&mut self, report: Report) {
-        self.commands.push(Command::Report(report));
-    }
-
-    /// The failure that a policy gets for a refused request. A missing grant is also reported on the binding.
-    fn refuses(&mut self, refusal: Refusal) -> Failure {
-        if let Refusal::Ungranted(ungranted) = &refusal {
-            self.report(Report::Ungranted(ungranted.clone()));
-        }
-        refusal.into()
-    }
-
-    /// Makes a call that changes nothing outside, as soon as its room has a place.
-    fn call(&mut self, slot: usize, call: Call, longest: Duration) {
-        self.command(Command::Call {
-            slot,
-            call,
-            longest: Some(longest),
-            terms: None,
-        });
-    }
-
-    /// Has a worker do something.
-    fn work(&mut self, call: Call) {
-        self.command(Command::Call {
-            slot: 0,
-            call,
-            longest: None,
-            terms: None,
-        });
-    }
-
-    /// Makes a call that changes something outside, on these terms. A phase asks for one such call at a time.
-    fn change(&mut self, slot: usize, call: Call, longest: Duration, terms: Terms) {
-        self.command(Command::Call {
-            slot,
-            call,
-            longest: Some(longest),
-            terms: Some(terms),
-        });
     }
 }

@@ -98,7 +98,7 @@ impl Render {
             let is_selected = self
                 .selection
                 .selects(query, object, || selection::labels(object));
-            is_selected && reach.check(object).is_ok()
+            is_selected && reach.includes(object)
         };
         let found: Vec<&Object> = self.objects.iter().filter(is_asked).collect();
         let looked = self.objects.iter().map(|object| self.looks_at(object));

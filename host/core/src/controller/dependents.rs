@@ -177,8 +177,8 @@ impl Controller {
             return false;
         };
         let is_other = |(used, moved): (&(Questions, Dependency), &Moved)| {
-            let ((_, question), dependency) = used;
-            dependency.is_other(question, *moved) && self.shared.cache.is_synced(&dependency.scope)
+            let (asked, dependency) = used;
+            dependency.is_other(&asked.1, *moved) && self.shared.cache.is_synced(&dependency.scope)
         };
         let not_compared = |scope: &Scope| self.shared.cache.is_synced(scope);
         state.uncompared.iter().any(not_compared) || state.last.used.iter().zip(&state.moved).any(is_other)
@@ -197,9 +197,9 @@ impl Controller {
             changed: BTreeMap::new(),
             read: 0,
         };
-        let moved = |((_, question), dependency): &(Questions, Dependency)| {
+        let moved = |(asked, dependency): &(Questions, Dependency)| {
             relations.changed(&dependency.grant)
-                && relations.moved(question, dependency, || self.asked_of(question, dependency))
+                && relations.moved(&asked.1, dependency, || self.asked_of(&asked.1, dependency))
         };
         used.iter().map(moved).collect()
     }
@@ -336,7 +336,7 @@ impl Relations<'_> {
                 }
                 _ => true,
             };
-            before.check(object).is_ok() != now.check(object).is_ok() && is_asked()
+            before.includes(object) != now.includes(object) && is_asked()
         })
     }
 }
@@ -479,7 +479,7 @@ fn least() -> Questions {
         projection: Vec::new(),
         latest: false,
     };
-    (Role::Identity, Question::Object(query))
+    Arc::new((Role::Identity, Question::Object(query)))
 }
 
 impl KeyState {
@@ -487,11 +487,11 @@ impl KeyState {
     /// one now.
     fn count(&mut self, place: usize, by: Moved) -> bool {
         let (used, moved) = (self.last.used.get(place), self.moved.get_mut(place));
-        let Some((((_, question), dependency), moved)) = used.zip(moved) else {
+        let Some(((asked, dependency), moved)) = used.zip(moved) else {
             return false;
         };
         moved.add(by);
-        dependency.is_other(question, *moved)
+        dependency.is_other(&asked.1, *moved)
     }
 }
 

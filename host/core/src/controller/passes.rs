@@ -10,7 +10,7 @@ use crate::call::Scope;
 use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
 use crate::reconcile::{
-    Command, Context, Ended, Finished, Flow, Frame, Phase, PhaseEvent, Report, Work, host_defect,
+    Command, Context, Ended, Finished, Flow, Frame, NextPhase, Phase, PhaseEvent, Report, Work, end,
     primary_scope, primary_scopes, start,
 };
 use crate::record::Outcome;
@@ -30,8 +30,8 @@ pub(super) struct Running {
     pub(super) work: Work,
     /// The tenant queue whose turn it has.
     pub(super) turn_of: Arc<str>,
-    /// The pass already met a defect of the host. A second one ends the pass without another publication.
-    is_defect: bool,
+    /// The defects of the host that the pass has met.
+    defects: u32,
 }
 
 impl Running {
@@ -70,7 +70,7 @@ impl Running {
             frame,
             work,
             turn_of: turn_of.clone(),
-            is_defect: false,
+            defects: 0,
         }
     }
 
@@ -136,43 +136,39 @@ impl Controller {
             snapshot,
             self.shared.now,
         ));
-        let phase = start(&running.frame);
-        self.drive(phase, running, PhaseEvent::Entered);
+        self.drive(Flow::Enter(start(&running.frame)), running);
         true
     }
 
     /// Hands an event to a pass. Events of a pass that has ended are dropped.
     pub(super) fn on_event(&mut self, pass: PassId, event: PhaseEvent) {
-        if let Some((phase, running)) = self.passes.in_flight.remove(&pass) {
-            self.drive(phase, running, event);
+        if let Some((phase, mut running)) = self.passes.in_flight.remove(&pass) {
+            let flow = self.handle(&mut running, |context| phase.on_event(event, context));
+            self.drive(flow, running);
         }
     }
 
-    /// Handles an event, and enters the phases that follow from it, until the pass waits or ends.
-    fn drive(&mut self, mut phase: Phase, mut running: Box<Running>, mut event: PhaseEvent) {
+    /// Enters the phases that follow, until the pass waits or ends.
+    fn drive(&mut self, mut flow: Flow<Phase>, mut running: Box<Running>) {
         loop {
-            #[cfg(feature = "simulation")]
-            self.rebind(&mut running);
-            let mut flow = self.handle(&mut running, |context| phase.on_event(event, context));
-            if let Flow::Bug(what) = flow {
-                flow = self.defect(&mut running, what);
-            }
-            if let Flow::End(ended) = flow {
-                self.cancel_calls(running.frame.id);
-                flow = self.handle(&mut running, |context| ended.decide(context));
-            }
-            match flow {
-                Flow::Wait(next) => {
-                    self.passes.in_flight.insert(running.frame.id, (next, running));
+            flow = match flow {
+                Flow::Wait(phase) => {
+                    self.passes.in_flight.insert(running.frame.id, (phase, running));
                     return;
                 }
-                Flow::Enter(next) => (phase, event) = (next, PhaseEvent::Entered),
+                Flow::Again(phase) => self.handle(&mut running, |context| {
+                    phase.on_event(PhaseEvent::Entered, context)
+                }),
+                Flow::Enter(next) => {
+                    self.handle(&mut running, |context| Flow::Again(Phase::of(next, context)))
+                }
+                Flow::End(ended) => {
+                    self.cancel_calls(running.frame.id);
+                    self.handle(&mut running, |context| end(ended, context))
+                }
+                Flow::Bug(what) => self.defect(&mut running, what),
                 Flow::Finish(finished) => return self.finish(*running, finished),
-                // The handling of the end, or of a defect, failed too. The pass ends without another handler, so this
-                // loop cannot run forever.
-                Flow::End(ended) => return self.finish(*running, Finished::plain(ended.outcome)),
-                Flow::Bug(what) => return self.finish(*running, Finished::plain(Outcome::Bug(what))),
-            }
+            };
         }
     }
 
@@ -188,7 +184,13 @@ impl Controller {
 
     /// Calls a handler and performs its commands. A panic in the handler becomes a defect of this pass, so it harms
     /// no other pass. The commands of a handler that panicked are dropped.
-    fn handle(&mut self, running: &mut Running, handler: impl FnOnce(&mut Context<'_>) -> Flow) -> Flow {
+    fn handle(
+        &mut self,
+        running: &mut Running,
+        handler: impl FnOnce(&mut Context<'_>) -> Flow<Phase>,
+    ) -> Flow<Phase> {
+        #[cfg(feature = "simulation")]
+        self.rebind(running);
         let mut context = Context {
             view: &self.shared,
             frame: &running.frame,
@@ -209,13 +211,15 @@ impl Controller {
         }
     }
 
-    /// Ends a pass that met a defect of the host. The first time, the pass publishes the defect on its object; a
-    /// defect during that publication ends the pass at once.
-    fn defect(&mut self, running: &mut Running, what: String) -> Flow {
+    /// Ends a pass that met a defect of the host. The first time, the pass publishes the defect on its object. A defect
+    /// during that publication ends the pass, and one at its end ends it without a handler, so no defect is met forever.
+    fn defect(&mut self, running: &mut Running, what: String) -> Flow<Phase> {
         self.cancel_calls(running.frame.id);
-        match std::mem::replace(&mut running.is_defect, true) {
-            false => Flow::Enter(host_defect(what, &running.frame)),
-            true => Flow::End(Ended::plain(Outcome::Bug(what))),
+        running.defects += 1;
+        match running.defects {
+            1 => Flow::Enter(NextPhase::PublishingDefect(what)),
+            2 => Flow::End(Ended::plain(Outcome::Bug(what))),
+            _ => Flow::Finish(Finished::plain(Outcome::Bug(what))),
         }
     }
 
@@ -310,7 +314,7 @@ impl Controller {
                     at: self.shared.now.unix,
                 });
             }
-            Report::Clamped(what) => health.clamped = Some((key.clone(), what.to_string())),
+            Report::Clamped(what) => health.clamped = Some((key.clone(), what)),
             Report::NotKept(path) if health.not_kept.len() < TOLD => {
                 health.not_kept.entry(path).or_insert_with(|| key.clone());
             }

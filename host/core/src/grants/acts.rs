@@ -8,7 +8,7 @@ use super::asks::at_home;
 use super::compiled::{Grants, MINTED, Reach, Target, check_reference, check_sealed, check_word, operation};
 use super::grant::Verb;
 use super::guarded::{Change, check_guarded, host_conditions};
-use super::refusal::{Refusal, Ungranted};
+use super::refusal::{Refusal, Ungranted, named};
 use crate::binding::{Binding, KindGrant, MintGrant};
 use crate::catalogue::{Operation, OperationEffect, SecretRef};
 use crate::contract::{Act, CloudAct, Code, Document, Failure, Mint, ObjectPatch, ObjectRef, Role};
@@ -85,7 +85,7 @@ fn admitted<'a>(
     check_reference(object)?;
     grants
         .admits(verb, &object.kind, own, &Target::object(object))
-        .ok_or_else(|| Ungranted::Object(verb, object.into()).into())
+        .ok_or_else(|| Ungranted::to(format!("{verb} {}", named(object))).into())
 }
 
 fn check_cloud(binding: &Binding, primary: Option<&Object>, act: &CloudAct) -> Result<(), Refusal> {
@@ -121,13 +121,14 @@ fn check_create(grants: &Grants, primary: Option<&Object>, object: &Document) ->
     let creation = Change::creation(&reference, content);
     let guarded = check_guarded(grants, own, Verb::Create, &creation, false)?;
     if !host_conditions(content).is_empty() {
-        return Err(Ungranted::HostConditions.into());
+        return Err(Ungranted::to("create with conditions of the host").into());
     }
     Reach::of(guarded, primary).check_new(content, &reference)?;
     match by_name {
         true => {
             let named = check_guarded(grants, own, Verb::Create, &creation, true);
-            let named = named.map_err(|_| Ungranted::Workload(reference.kind.kind.clone()))?;
+            let kind = &reference.kind.kind;
+            let named = named.map_err(|_| Ungranted::to(format!("create workload {kind} by name")))?;
             Ok(Reach::of(named, primary).check_new(content, &reference)?)
         }
         false => Ok(()),
@@ -154,7 +155,7 @@ fn check_patch<'a>(
 
 fn check_mint(grants: &Grants, act: &Mint) -> Result<(), Refusal> {
     check_word(&act.kind)?;
-    let grant = minted(grants, &act.kind).ok_or_else(|| Ungranted::Mint(act.kind.clone()))?;
+    let grant = minted(grants, &act.kind).ok_or_else(|| Ungranted::to(format!("mint {}", act.kind)))?;
     let longest = millis(grant.longest_ttl());
     match act.ttl {
         ttl if ttl > 0 && ttl <= longest => Ok(()),
@@ -169,7 +170,7 @@ fn check_mint(grants: &Grants, act: &Mint) -> Result<(), Refusal> {
 /// A binding that may mint may also revoke. The host that keeps the tokens compares their owners.
 fn check_revoke(grants: &Grants, token: &Document) -> Result<(), Refusal> {
     if grants.mint.is_empty() {
-        return Err(Ungranted::Revoke.into());
+        return Err(Ungranted::to("revoke a token").into());
     }
     minted_token(token)?;
     Ok(())
@@ -301,6 +302,38 @@ mod tests {
         assert_eq!(
             check(&json!([]), &revoke("minted:t")),
             Err(Code::PermissionDenied)
+        );
+    }
+
+    #[test]
+    fn a_refused_act_says_what_is_not_granted() {
+        let binding = fixture_binding(&[]).with_grants(Vec::new());
+        let said = |act: &Act| {
+            let refused = check_act(&binding, Role::Lifecycle, None, act).expect_err("it is refused");
+            Failure::from(refused).message
+        };
+        let mut of_no_namespace = object("Any", "team", "one");
+        of_no_namespace.namespace = None;
+        let eviction = Act::Evict(Eviction {
+            object: of_no_namespace.clone(),
+            precondition: standing(),
+            grace_period_seconds: None,
+        });
+        assert_eq!(said(&eviction), "not granted: evict Any one");
+        let grants = serde_json::from_value(json!([{"patch": {"apiVersion": "v1", "kind": "Any",
+            "namespaces": ["*"]}}]));
+        let binding = fixture_binding(&[]).with_grants(grants.expect("grants"));
+        let lists = json!({"metadata": {"finalizers": [], "ownerReferences": []}});
+        let patch = Act::Patch(ObjectPatch {
+            object: of_no_namespace,
+            precondition: standing(),
+            subresource: None,
+            patch: lists.to_string().into(),
+        });
+        let refused = check_act(&binding, Role::Lifecycle, None, &patch).expect_err("it is refused");
+        assert_eq!(
+            Failure::from(refused).message,
+            "not granted: write metadata.finalizers, metadata.ownerReferences of Any one"
         );
     }
 

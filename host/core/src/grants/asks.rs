@@ -10,7 +10,7 @@ use super::compiled::{
     Grants, Target, check_kind, check_names, check_reference, check_sealed, check_word, operation,
 };
 use super::grant::Verb;
-use super::refusal::{Refusal, Ungranted};
+use super::refusal::{Refusal, Ungranted, named};
 use crate::binding::{Binding, KindGrant};
 use crate::catalogue::OperationEffect;
 use crate::contract::{Code, Document, Failure, ListQuery, Question, Role};
@@ -59,7 +59,7 @@ pub(crate) fn check_parsed(
             check_reference(object)?;
             let grant = grants
                 .admits(Verb::Ask, &object.kind, own, &Target::object(object))
-                .ok_or_else(|| Ungranted::Object(Verb::Ask, object.into()))?;
+                .ok_or_else(|| Ungranted::to(format!("{} {}", Verb::Ask, named(object))))?;
             let scope = scope(grant, own, object.namespace.as_deref(), None);
             Ok(Admitted::Watch(grant.clone(), scope, Selection::default()))
         }
@@ -71,7 +71,7 @@ pub(crate) fn check_parsed(
             check_names(object)?;
             match grants.covers_secret(own, object.namespace.as_deref(), &object.name) {
                 true => Ok(Admitted::Call),
-                false => Err(Ungranted::Secret(object.name.clone()).into()),
+                false => Err(Ungranted::to(format!("see Secret {}", object.name)).into()),
             }
         }
         Question::Cloud(call) => {
@@ -84,7 +84,7 @@ pub(crate) fn check_parsed(
             check_word(name)?;
             match grants.covers_lock(name) {
                 true => Ok(Admitted::Call),
-                false => Err(Ungranted::Lock(name.clone()).into()),
+                false => Err(Ungranted::to(format!("lock {name}")).into()),
             }
         }
         Question::Credential(plan) if role == Role::Identity && is_no_session(plan) => Ok(Admitted::Call),
@@ -93,10 +93,10 @@ pub(crate) fn check_parsed(
                 check_plan(binding, primary, plan.tree("credential")?)?;
                 Ok(Admitted::Call)
             }
-            false => Err(Ungranted::Credential.into()),
+            false => Err(Ungranted::to("credential").into()),
         },
         Question::Reachable(_) if grants.reachable => Ok(Admitted::Call),
-        Question::Reachable(_) => Err(Ungranted::Reachable.into()),
+        Question::Reachable(_) => Err(Ungranted::to("ask whether the API server answers").into()),
     }
 }
 
@@ -133,10 +133,11 @@ fn list(
     };
     let grant = grants
         .admits(Verb::Ask, &query.kind, own, &target)
-        .ok_or_else(|| Ungranted::List(query.kind.kind.clone()))?;
+        .ok_or_else(|| Ungranted::to(format!("list {}", query.kind.kind)))?;
     if let Some(field) = hidden_field(grant, &selection) {
-        let kind = query.kind.kind.clone();
-        return Err(Ungranted::Selection { kind, field }.into());
+        let kind = &query.kind.kind;
+        let what = format!("select {kind} by {field}, which its grant does not show");
+        return Err(Ungranted::to(what).into());
     }
     // A list without a namespace covers all namespaces of the grant. If the grant names none, that is the primary's
     // own namespace. A grant with a relation also covers cluster-scoped objects.
@@ -230,7 +231,7 @@ fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Resu
         let name = name.unwrap_or_default();
         check_word(name)?;
         if !binding.grants.covers_secret(own, namespace, name) {
-            return Err(Ungranted::CredentialOf(name.to_owned()).into());
+            return Err(Ungranted::to(format!("credential of Secret {name}")).into());
         }
     }
     for account in credential.service_accounts(plan) {
@@ -240,7 +241,8 @@ fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Resu
             let namespace = namespace.unwrap_or_default();
             check_word(namespace)?;
             check_word(name)?;
-            return Err(Ungranted::CredentialBy(format!("{namespace}/{name}")).into());
+            let what = format!("credential by a token of ServiceAccount {namespace}/{name}");
+            return Err(Ungranted::to(what).into());
         }
     }
     Ok(())
@@ -314,6 +316,13 @@ mod tests {
         );
         let one = secrets_of(&every, &all(Some("other"), None)).expect("granted");
         assert_eq!(one.namespace, None, "one watch shows all namespaces");
+        let two = json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap", "namespaces": ["a", "b"]}}]);
+        let one = secrets_of(&grants(two), &all(Some("a"), None)).expect("granted");
+        assert_eq!(
+            one.namespace.as_deref(),
+            Some("a"),
+            "it takes no rights beyond the grant"
+        );
         let named = grants(json!([{"ask": {"apiVersion": "v1", "kind": "ConfigMap", "name": "one"}}]));
         assert!(secrets_of(&named, &all(None, None)).is_err(), "a name is no list");
     }

@@ -175,13 +175,10 @@ impl<'a> Reach<'a> {
     }
 
     /// Whether the grant reaches an object.
-    pub(crate) fn check(&self, other: &Object) -> Result<(), Ungranted> {
+    pub(crate) fn includes(&self, other: &Object) -> bool {
         let theirs = |relation: &Relation| other.text_at(&relation.theirs);
         let theirs = self.grant.relation.as_ref().and_then(theirs);
-        match is_reached(self.grant, self.own, [self.ours, theirs], other) {
-            true => Ok(()),
-            false => Err(Ungranted::Unrelated(other.into())),
-        }
+        is_reached(self.grant, self.own, [self.ours, theirs], other)
     }
 
     /// The same for an object that is not made yet. It may be large, so only what the relation compares is made text.
@@ -194,7 +191,7 @@ impl<'a> Reach<'a> {
             && reaches(self.grant, self.own, namespace, Some(name))
         {
             true => Ok(()),
-            false => Err(Ungranted::Unrelated(reference.into())),
+            false => Err(Ungranted::unrelated(reference)),
         }
     }
 }
@@ -220,7 +217,10 @@ pub(crate) fn check_relation(
     primary: Option<&Object>,
     other: &Object,
 ) -> Result<(), Ungranted> {
-    Reach::of(grant, primary).check(other)
+    match Reach::of(grant, primary).includes(other) {
+        true => Ok(()),
+        false => Err(Ungranted::unrelated(&other.reference())),
+    }
 }
 
 /// References to minted tokens begin with this text. No Secret can have such a name.
@@ -240,7 +240,7 @@ pub(super) fn check_sealed(
             return Err(no_name(&name).into());
         }
         if !name.starts_with(MINTED) && !grants.covers_secret(own, own, &name) {
-            return Err(Ungranted::Unseal(name).into());
+            return Err(Ungranted::to(format!("unseal Secret {name}")).into());
         }
     }
     Ok(())
@@ -255,7 +255,7 @@ pub(super) fn operation<'a>(
 ) -> Result<&'a Operation, Refusal> {
     check_word(name)?;
     if !grants.covers_operation(name) {
-        return Err(Ungranted::Operation(name.to_owned()).into());
+        return Err(Ungranted::to(format!("cloud operation {name}")).into());
     }
     match catalogue.operations.get(name) {
         None => {
@@ -290,7 +290,12 @@ pub(super) fn covers(granted: &str, name: &str) -> bool {
 
 pub(super) fn closed(kind: &Kind) -> Result<(), Ungranted> {
     match is_closed(kind) {
-        true => Err(Ungranted::Closed(kind.clone())),
+        true => {
+            let Kind { kind, api_version } = kind;
+            Err(Ungranted::to(format!(
+                "{kind} of {api_version} is closed to policies"
+            )))
+        }
         false => Ok(()),
     }
 }

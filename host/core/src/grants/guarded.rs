@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::compiled::{Grants, Target, no_name};
 use super::grant::Verb;
-use super::refusal::{Named, Refusal, Ungranted};
+use super::refusal::{Refusal, Ungranted, named};
 use crate::binding::{Binding, BindingSpec, Grant, KindGrant};
 use crate::contract::{Code, Failure, ObjectRef, Role};
 use crate::merge::{self, Edits};
@@ -46,9 +46,12 @@ pub(super) fn check_guarded<'a>(
     by_name: bool,
 ) -> Result<&'a Arc<KindGrant>, Refusal> {
     let Change { object, content, .. } = change;
-    let what = || Named::from(*object);
     if content["status"].get("pending").is_some() {
-        return Err(Ungranted::Pending(what()).into());
+        let what = format!(
+            "write status.pending of {}: it belongs to the host",
+            named(object)
+        );
+        return Err(Ungranted::to(what).into());
     }
     let subresource = change
         .subresource
@@ -78,12 +81,14 @@ pub(super) fn check_guarded<'a>(
         by_name,
         ..Target::object(object)
     };
-    grants
-        .admits(verb, &object.kind, own, &target)
-        .ok_or_else(|| match subresource {
-            Some(name) => Ungranted::Subresource(name.to_owned(), what()).into(),
-            None => Ungranted::Metadata(metadata.clone(), what()).into(),
+    grants.admits(verb, &object.kind, own, &target).ok_or_else(|| {
+        let object = named(object);
+        Ungranted::to(match subresource {
+            Some(name) => format!("patch subresource {name} of {object}"),
+            None => format!("write metadata.{} of {object}", metadata.join(", metadata.")),
         })
+        .into()
+    })
 }
 
 /// The prefix of the types of conditions that hosts write.

@@ -10,13 +10,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::frame::primary_scope;
-use super::own::Before;
-use super::publishing::Ended;
+use super::context::{Command, Context, Report};
+use super::ended::Ended;
+use super::flow::{Flow, NextPhase, PhaseEvent};
+use super::frame::{CLUSTER_LONGEST, Frame, primary_scope};
+use super::own::{Before, is_outdated};
 use super::role::RoleRun;
-use super::stepping::Stepping;
-use super::work::{Entry, EntryHistory, Fate, Work, is_outdated};
-use super::{CLUSTER_LONGEST, Command, Context, Flow, Frame, Phase, PhaseEvent, Report};
+use super::work::{Entry, EntryHistory, Fate, Work};
 use crate::binding::MintGrant;
 use crate::call::{Call, CloudRequest, Commit, Found, Mint, PendingEntry, Prepared, Reply, Site, Write};
 use crate::catalogue::BEGINS_WITHIN;
@@ -103,7 +103,7 @@ impl Acting {
         }
     }
 
-    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow<Self> {
         match (self.now, event) {
             (ActStep::Checking, PhaseEvent::Entered) => self.check(context),
             (ActStep::Preparing, PhaseEvent::Reply(index, Reply::Prepared(prepared)))
@@ -138,7 +138,7 @@ impl Acting {
                 }
                 self.on_performed(index, Err(cut()), context)
             }
-            (_, event) => Flow::unexpected(&Phase::Acting(self), &event),
+            (_, event) => Flow::unexpected("Acting", &event),
         }
     }
 
@@ -146,18 +146,18 @@ impl Acting {
         matches!(self.now, ActStep::AddFinalizer | ActStep::WriteAhead)
     }
 
-    fn wait(mut self, now: ActStep) -> Flow {
+    fn wait(mut self, now: ActStep) -> Flow<Self> {
         self.now = now;
-        Flow::Wait(Phase::Acting(self))
+        Flow::Wait(self)
     }
 
-    fn enter(mut self, now: ActStep) -> Flow {
+    fn enter(mut self, now: ActStep) -> Flow<Self> {
         self.now = now;
-        Flow::Enter(Phase::Acting(self))
+        Flow::Again(self)
     }
 
     /// Refuses the acts that must not be performed, and answers the acts whose answer is known.
-    fn check(mut self, context: &mut Context<'_>) -> Flow {
+    fn check(mut self, context: &mut Context<'_>) -> Flow<Self> {
         if standing(context).is_some_and(|primary| !primary.is_so(&context.view.cache)) {
             return self.discard(Discard::Changed, context);
         }
@@ -181,7 +181,7 @@ impl Acting {
     }
 
     /// Prepares all creates at the same time.
-    fn prepare(self, context: &mut Context<'_>) -> Flow {
+    fn prepare(self, context: &mut Context<'_>) -> Flow<Self> {
         let frame = context.frame;
         for (index, slot) in self.acts.iter().enumerate() {
             if let Act::Cloud(act) = &slot.act
@@ -206,7 +206,7 @@ impl Acting {
         index: usize,
         found: Result<Prepared, Failure>,
         context: &mut Context<'_>,
-    ) -> Flow {
+    ) -> Flow<Self> {
         let slot = &mut self.acts[index];
         match found {
             Ok(prepared) => slot.prepared = Some(prepared),
@@ -218,7 +218,7 @@ impl Acting {
         self.go_on_when_prepared(context)
     }
 
-    fn go_on_when_prepared(self, context: &mut Context<'_>) -> Flow {
+    fn go_on_when_prepared(self, context: &mut Context<'_>) -> Flow<Self> {
         match self.acts.iter().any(ActSlot::lacks_preparation) {
             true => self.wait(ActStep::Preparing),
             false => self.add_finalizer(context),
@@ -230,7 +230,7 @@ impl Acting {
     }
 
     /// Writes the finalizer first, if the lifecycle policy names one and the object lacks it.
-    fn add_finalizer(self, context: &mut Context<'_>) -> Flow {
+    fn add_finalizer(self, context: &mut Context<'_>) -> Flow<Self> {
         let may_act = self.unanswered().is_some() && context.is_guarded(Guard::FinalizersComeFirst);
         let lacks_it = |object: &Object, finalizer: &str| may_act && !object.has_finalizer(finalizer);
         let (current, finalizer) = match (context.work.current.clone(), context.frame.finalizer()) {
@@ -247,7 +247,7 @@ impl Acting {
         self.wait(ActStep::AddFinalizer)
     }
 
-    fn on_finalizer_added(self, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_finalizer_added(self, found: Found, context: &mut Context<'_>) -> Flow<Self> {
         if let Err(failure) = context.primary_written(WritePurpose::AddFinalizer, found) {
             let all: Vec<usize> = (0..self.acts.len()).collect();
             return self.not_written(failure, &all, context);
@@ -267,7 +267,7 @@ impl Acting {
 
     /// Answers all acts as not performed, because the object does not hold the finalizer: without it, the object
     /// could vanish before its cloud resources are removed.
-    fn without_finalizer(mut self, code: Code, why: &str, context: &mut Context<'_>) -> Flow {
+    fn without_finalizer(mut self, code: Code, why: &str, context: &mut Context<'_>) -> Flow<Self> {
         for index in 0..self.acts.len() {
             self.not_begun(index, code, why, context);
         }
@@ -275,7 +275,7 @@ impl Acting {
     }
 
     /// Makes an entry for every create of the step.
-    fn enter_creates(mut self, context: &mut Context<'_>) -> Flow {
+    fn enter_creates(mut self, context: &mut Context<'_>) -> Flow<Self> {
         let Some(current) = context.work.current.clone() else {
             // An absent object holds no entries, and the checks have refused its creates.
             return self.enter(ActStep::Due);
@@ -315,7 +315,7 @@ impl Acting {
     }
 
     /// Writes the entries of the step. A new entry replaces a resolved one of the same operation and intent.
-    fn write_ahead(self, context: &mut Context<'_>) -> Flow {
+    fn write_ahead(self, context: &mut Context<'_>) -> Flow<Self> {
         let Some(current) = context.work.current.clone() else {
             return Flow::Bug("Acting has entries for an absent object".into());
         };
@@ -345,7 +345,7 @@ impl Acting {
             .filter(of_step)
     }
 
-    fn on_written_ahead(mut self, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_written_ahead(mut self, found: Found, context: &mut Context<'_>) -> Flow<Self> {
         if let Err(failure) = context.primary_written(WritePurpose::WriteAhead, found) {
             let creates: Vec<usize> = self.creates().collect();
             return self.not_written(failure, &creates, context);
@@ -376,7 +376,7 @@ impl Acting {
     }
 
     /// Handles the failure of a write that had to come before these acts: the acts are not begun.
-    fn not_written(mut self, failure: Failure, affected: &[usize], context: &mut Context<'_>) -> Flow {
+    fn not_written(mut self, failure: Failure, affected: &[usize], context: &mut Context<'_>) -> Flow<Self> {
         if !context.work.acted {
             // The next pass reads the object again. Any other failure lasts longer, and counts like that of a
             // publication.
@@ -393,7 +393,7 @@ impl Acting {
     }
 
     /// Performs the next act that has no answer. Calls the policy again when all have one.
-    fn perform(mut self, context: &mut Context<'_>) -> Flow {
+    fn perform(mut self, context: &mut Context<'_>) -> Flow<Self> {
         let Some(index) = self.unanswered() else {
             return self.finish(context);
         };
@@ -427,7 +427,7 @@ impl Acting {
 
     /// Answers the acts that may no longer begin: the primary changed before the first act, or the entries of creates are
     /// too old. Their creates were certainly not sent: the policy is told so, and its conclusion removes the entries.
-    fn give_up(mut self, context: &mut Context<'_>) -> Flow {
+    fn give_up(mut self, context: &mut Context<'_>) -> Flow<Self> {
         self.take_back(context.work);
         if self.creates().next().is_none() {
             return self.discard(Discard::Changed, context);
@@ -454,7 +454,7 @@ impl Acting {
     }
 
     /// Ends the pass before any act was performed.
-    fn discard(self, why: Discard, context: &mut Context<'_>) -> Flow {
+    fn discard(self, why: Discard, context: &mut Context<'_>) -> Flow<Self> {
         self.leave(context.frame, context.work);
         Flow::End(Ended::plain(Outcome::Discarded(why)))
     }
@@ -477,7 +477,7 @@ impl Acting {
     }
 
     /// Handles the answer of an act on another object.
-    fn on_other_written(self, index: usize, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_other_written(self, index: usize, found: Found, context: &mut Context<'_>) -> Flow<Self> {
         let answer = found.map(|left| {
             let (slot, left) = (&self.acts[index], left.into_iter().next());
             let answer = answer_of(&slot.act, left.as_ref());
@@ -489,7 +489,7 @@ impl Acting {
 
     /// Stores the answer of an act. The outcome of a create is known if the answer is a success, or a failure
     /// without effect.
-    fn on_performed(mut self, index: usize, answer: Answer, context: &mut Context<'_>) -> Flow {
+    fn on_performed(mut self, index: usize, answer: Answer, context: &mut Context<'_>) -> Flow<Self> {
         context.report(Report::Acted);
         let slot = &mut self.acts[index];
         let is_definite = answer
@@ -505,8 +505,8 @@ impl Acting {
         self.enter(ActStep::Due)
     }
 
-    fn finish(self, context: &Context<'_>) -> Flow {
-        Stepping::again(self.journaled(context.frame))
+    fn finish(self, context: &Context<'_>) -> Flow<Self> {
+        Flow::Enter(NextPhase::Stepping(self.journaled(context.frame)))
     }
 
     /// The role, with all answered acts in its journal.

@@ -12,16 +12,16 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::frame::Frame;
-use super::looking::Look;
+use super::context::{Command, Context};
+use super::flow::{Awaited, Flow, NextPhase, PhaseEvent};
+use super::frame::{CLUSTER_LONGEST, Frame};
+use super::looking::{AskState, Look, Looked};
 use super::role::RoleRun;
-use super::stepping::Stepping;
 use super::work::Work;
-use super::{Awaited, CLUSTER_LONGEST, Command, Context, Flow, Phase, PhaseEvent};
-use crate::call::{Call, CloudRequest, Found, Reply, Scope};
+use crate::call::{Call, CloudRequest, Found, Reply};
 use crate::contract::{Answer, Ask, Code, Failure, Json, NO_SESSION, Question, Request, Role};
 use crate::grants::{self, Admitted};
-use crate::render::{Render, too_large};
+use crate::render::too_large;
 use crate::shared::guards::Guard;
 use crate::shared::locks::{LOCKS, LockAnswer};
 use crate::worker::size_of;
@@ -49,33 +49,6 @@ pub(crate) struct Asking {
 struct AskSlot {
     ask: Ask,
     state: AskState,
-}
-
-/// The state of a question.
-#[derive(Debug)]
-pub(super) enum AskState {
-    /// The question was not looked at yet, or its list is to be read.
-    Due,
-    /// The watch of a scope has not listed yet.
-    Listing(Scope),
-    /// A call reads the answer.
-    Reading,
-    Answered(Result<Json, Failure>),
-    /// The next step renders the answer.
-    Named(Arc<Render>),
-}
-
-/// What answers a question about objects of the cluster.
-pub(super) enum Looked {
-    State(AskState),
-    /// A list that is to be read.
-    List(Box<Look>),
-}
-
-impl AskState {
-    fn is_open(&self) -> bool {
-        !matches!(self, AskState::Answered(_) | AskState::Named(_))
-    }
 }
 
 impl Asking {
@@ -106,9 +79,9 @@ impl Asking {
         }
     }
 
-    pub(super) fn on_event(mut self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+    pub(super) fn on_event(mut self, event: PhaseEvent, context: &mut Context<'_>) -> Flow<Self> {
         if !self.awaits(&event) {
-            return Flow::unexpected(&Phase::Asking(self), &event);
+            return Flow::unexpected("Asking", &event);
         }
         match event {
             PhaseEvent::Entered => (0..self.asks.len()).for_each(|slot| self.look(slot, context)),
@@ -117,12 +90,12 @@ impl Asking {
             PhaseEvent::Reply(slot, Reply::Objects(found)) => self.on_objects(slot, found, context),
             PhaseEvent::Cut(slot) => self.on_cut(slot, context),
             PhaseEvent::Grown => {}
-            event => return Flow::unexpected(&Phase::Asking(self), &event),
+            event => return Flow::unexpected("Asking", &event),
         }
         self.read_lists(context);
         match self.open {
             0 => self.finish(),
-            _ => Flow::Wait(Phase::Asking(self)),
+            _ => Flow::Wait(self),
         }
     }
 
@@ -149,7 +122,7 @@ impl Asking {
     }
 
     /// Calls the policy again, with all answers in its journal.
-    fn finish(mut self) -> Flow {
+    fn finish(mut self) -> Flow<Self> {
         for AskSlot { ask, state } in self.asks {
             match state {
                 AskState::Answered(answer) => self.run.append(Request::Ask(ask), answer),
@@ -157,7 +130,7 @@ impl Asking {
                 _ => {}
             }
         }
-        Stepping::again(self.run)
+        Flow::Enter(NextPhase::Stepping(self.run))
     }
 
     /// The bytes that the next answer may have.
@@ -256,7 +229,7 @@ impl Asking {
         let asked = &self.asks[slot].ask;
         let is_list = is_list(&asked.question);
         self.reads_list &= !is_list;
-        let look = Look::of(self.run.role, &asked.question, None, context);
+        let look = Look::of(Arc::new((self.run.role, asked.question.clone())), None, context);
         let found = match found {
             // For a list this code means that the API server does not serve the kind, not that there is no object.
             Err(failure) if !is_list && failure.code == Code::NotFound => Ok(Vec::new()),
@@ -297,11 +270,6 @@ impl Asking {
     }
 }
 
-/// Whether a question is about objects of the cluster: its answer can be a dependency.
-pub(super) fn is_of_cluster(question: &Question) -> bool {
-    matches!(question, Question::Object(_) | Question::Objects(_))
-}
-
 pub(super) fn is_list(question: &Question) -> bool {
     matches!(question, Question::Objects(_))
 }
@@ -315,7 +283,7 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
     };
     Looked::State(match (question, admitted) {
         (_, Admitted::Watch(grant, scope, selection)) => {
-            let asked = (role, question.clone());
+            let asked = Arc::new((role, question.clone()));
             let look = Look {
                 asked,
                 grant,

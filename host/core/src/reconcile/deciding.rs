@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::publishing::Ended;
-use super::{Context, Flow, Phase, PhaseEvent, Report};
+use super::context::{Context, Report};
+use super::ended::{Ended, Finished};
+use super::flow::{Flow, PhaseEvent};
 use crate::binding::Limits;
 use crate::call::{Call, Reply};
 use crate::contract::{Code, Failure, Next, Origin, RetryClass, RetryRequest, Role, Wait};
@@ -16,50 +17,6 @@ use crate::time::millis;
 /// The bytes of a failure's message that are kept while the key waits and handed to its retry policy.
 const MESSAGE: usize = 512;
 
-/// A wait of a retry policy that the host changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Clamped {
-    /// The number of milliseconds is negative when read as signed. Such a number has no meaning, so the host takes
-    /// its own wait, as it does without a retry policy.
-    Negative(i64, Duration),
-    /// The wait is outside this limit of the binding, so the host takes the limit.
-    Beyond(Duration, Limit, Duration),
-}
-
-/// A limit of a binding for waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
-    ShortestWait,
-    LongestWait,
-}
-
-impl std::fmt::Display for Limit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Limit::ShortestWait => "spec.limits.shortestWait",
-            Limit::LongestWait => "spec.limits.longestWait",
-        })
-    }
-}
-
-impl std::fmt::Display for Clamped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Clamped::Negative(said, waits) => write!(
-                f,
-                "the retry policy said {said} ms; the host waits {} ms as it does without one",
-                millis(*waits)
-            ),
-            Clamped::Beyond(said, limit, bound) => write!(
-                f,
-                "the retry policy said {} ms; {limit} is {} ms",
-                millis(*said),
-                millis(*bound)
-            ),
-        }
-    }
-}
-
 /// A call of the retry policy, for a pass that has ended.
 #[derive(Debug)]
 pub(crate) struct Deciding {
@@ -67,30 +24,9 @@ pub(crate) struct Deciding {
     request: RetryRequest,
 }
 
-/// An ended pass, and how long its key waits.
-#[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) ended: Ended,
-    /// The wait, and the request for the retry policy, also if it was not sent. `None` if the pass is not retried.
-    pub(crate) waited: Option<(Delay, RetryRequest)>,
-    /// What the retry policy answered, if it was asked.
-    pub(crate) retry: Option<RetryRecord>,
-}
-
-impl Finished {
-    /// An ended pass that is not retried.
-    pub(crate) fn plain(outcome: Outcome) -> Self {
-        Finished {
-            ended: Ended::plain(outcome),
-            waited: None,
-            retry: None,
-        }
-    }
-}
-
 impl Ended {
     /// Asks the retry policy, if the pass is retried and the binding names a retry policy.
-    pub(crate) fn decide(self, context: &mut Context<'_>) -> Flow {
+    pub(super) fn decide(self, context: &mut Context<'_>) -> Flow<Deciding> {
         let Some((origin, class, failure)) = self.to_retry(context) else {
             return Flow::Finish(Finished {
                 ended: self,
@@ -103,7 +39,7 @@ impl Ended {
         // A policy cannot judge a defect of the host. A host that has no time to stop waits for no policy.
         let is_bug = matches!(phase.ended.outcome, Outcome::Bug(_));
         match context.frame.binding.policy(Role::Retry) {
-            Some(_) if !context.view.cutting && !is_bug => Flow::Enter(Phase::Deciding(phase)),
+            Some(_) if !context.view.cutting && !is_bug => Flow::Again(phase),
             _ => Flow::Finish(phase.interrupt()),
         }
     }
@@ -134,7 +70,7 @@ impl Ended {
 }
 
 impl Deciding {
-    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow<Self> {
         match event {
             PhaseEvent::Entered => {
                 let Some(policy) = context.frame.binding.policy(Role::Retry) else {
@@ -146,10 +82,10 @@ impl Deciding {
                     limits: context.frame.binding.spec.limits.clone(),
                 };
                 context.work(call);
-                Flow::Wait(Phase::Deciding(self))
+                Flow::Wait(self)
             }
             PhaseEvent::Reply(_, Reply::Decided(answer)) => self.on_decided(answer, context),
-            event => Flow::unexpected(&Phase::Deciding(self), &event),
+            event => Flow::unexpected("Deciding", &event),
         }
     }
 
@@ -163,7 +99,7 @@ impl Deciding {
         }
     }
 
-    fn on_decided(self, answer: Result<Wait, Fault>, context: &mut Context<'_>) -> Flow {
+    fn on_decided(self, answer: Result<Wait, Fault>, context: &mut Context<'_>) -> Flow<Self> {
         let Deciding { ended, request } = self;
         let binding = &context.frame.binding;
         let retry = binding.policy(Role::Retry).map(|policy| RetryRecord {
@@ -247,20 +183,27 @@ pub(crate) fn delay_of(
 
 /// Fits the wait of a retry policy into the limits of the binding, and returns why it was changed. A number that is
 /// negative when read as signed is replaced by the host's own wait.
-fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (Duration, Option<Clamped>) {
+fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (Duration, Option<String>) {
     let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
     let signed = said.cast_signed();
     if signed < 0 {
+        // Such a number has no meaning.
         let wait = default_wait(request);
-        return (wait, Some(Clamped::Negative(signed, wait)));
+        let waits = millis(wait);
+        let why =
+            format!("the retry policy said {signed} ms; the host waits {waits} ms as it does without one");
+        return (wait, Some(why));
     }
-    let said = Duration::from_millis(said);
-    let (wait, limit) = match said {
-        said if said < shortest => (shortest, Limit::ShortestWait),
-        said if said > longest => (longest, Limit::LongestWait),
-        said => return (said, None),
+    let (wait, limit) = match Duration::from_millis(said) {
+        wait if wait < shortest => (shortest, "shortestWait"),
+        wait if wait > longest => (longest, "longestWait"),
+        wait => return (wait, None),
     };
-    (wait, Some(Clamped::Beyond(said, limit, wait)))
+    let why = format!(
+        "the retry policy said {said} ms; spec.limits.{limit} is {} ms",
+        millis(wait)
+    );
+    (wait, Some(why))
 }
 
 #[cfg(test)]
@@ -269,6 +212,7 @@ mod tests {
     use crate::fault::FaultKind;
     use crate::reconcile::Command;
     use crate::reconcile::fixture::{Fixture, at, failure, machine, ms};
+    use crate::reconcile::{Phase, end};
     use crate::record::Discard;
     use crate::time::Boot;
     use serde_json::json;
@@ -290,8 +234,8 @@ mod tests {
 
     /// The request that the retry policy gets.
     fn asked(fixture: &mut Fixture, ended: Ended) -> Option<RetryRequest> {
-        let (flow, _) = fixture.with(|context| ended.decide(context));
-        let Flow::Enter(phase) = flow else { return None };
+        let (flow, _) = fixture.with(|context| end(ended, context));
+        let Flow::Again(phase) = flow else { return None };
         let (_, commands) = fixture.enter(phase);
         commands.into_iter().find_map(|command| match command {
             Command::Call {
@@ -362,8 +306,8 @@ mod tests {
     fn without_a_retry_policy_or_time_to_ask_it_the_ladder_decides() {
         let mut without = Fixture::new();
         let ended = retries(RetryClass::Conflict, None);
-        let (flow, _) = without.with(|context| ended.decide(context));
-        let waited = |flow: Flow| match flow {
+        let (flow, _) = without.with(|context| end(ended, context));
+        let waited = |flow: Flow<Phase>| match flow {
             Flow::Finish(finished) => finished.waited.map(|(wait, _)| wait),
             flow => panic!("{flow:?}"),
         };
@@ -372,7 +316,7 @@ mod tests {
         assert!(is_first_rung(waited(flow)));
         let mut cutting = fixture();
         cutting.cutting = true;
-        let (flow, _) = cutting.with(|context| retries(RetryClass::Conflict, None).decide(context));
+        let (flow, _) = cutting.with(|context| end(retries(RetryClass::Conflict, None), context));
         assert!(is_first_rung(waited(flow)));
     }
 
@@ -380,7 +324,7 @@ mod tests {
     fn a_defect_of_the_host_waits_by_the_ladder() {
         let mut fixture = fixture();
         let ended = Ended::plain(Outcome::Bug("x".into()));
-        let (flow, _) = fixture.with(|context| ended.decide(context));
+        let (flow, _) = fixture.with(|context| end(ended, context));
         let Flow::Finish(finished) = flow else {
             panic!("{flow:?}")
         };
@@ -393,10 +337,10 @@ mod tests {
         );
     }
 
-    fn deciding(fixture: &mut Fixture) -> Flow {
+    fn deciding(fixture: &mut Fixture) -> Flow<Phase> {
         let ended = retries(RetryClass::Short, Some(failure(Code::Internal)));
-        let (flow, _) = fixture.with(|context| ended.decide(context));
-        let Flow::Enter(phase) = flow else {
+        let (flow, _) = fixture.with(|context| end(ended, context));
+        let Flow::Again(phase) = flow else {
             panic!("{flow:?}")
         };
         fixture.enter(phase).0
@@ -426,7 +370,7 @@ mod tests {
             let answer = finished.retry.and_then(|retry| retry.answer);
             assert_eq!(answer, Some(Wait::After(said)));
             let clamped = commands.iter().find_map(|command| match command {
-                Command::Report(Report::Clamped(what)) => Some(what.to_string()),
+                Command::Report(Report::Clamped(what)) => Some(what.clone()),
                 _ => None,
             });
             let limit = match said {
@@ -453,7 +397,8 @@ mod tests {
         let waits = millis(wait);
         let said =
             format!("the retry policy said -5000 ms; the host waits {waits} ms as it does without one");
-        let told = |command: &Command| matches!(command, Command::Report(Report::Clamped(what)) if what.to_string() == said);
+        let told =
+            |command: &Command| matches!(command, Command::Report(Report::Clamped(what)) if *what == said);
         assert!(commands.iter().any(told), "{commands:?}");
     }
 
@@ -485,8 +430,8 @@ mod tests {
             ..failure(Code::ResourceExhausted)
         };
         let ended = retries(RetryClass::Short, Some(wished));
-        let (flow, _) = fixture.with(|context| ended.decide(context));
-        let Flow::Enter(phase) = flow else {
+        let (flow, _) = fixture.with(|context| end(ended, context));
+        let Flow::Again(phase) = flow else {
             panic!("{flow:?}")
         };
         let (flow, _) = fixture.enter(phase);
@@ -564,7 +509,7 @@ mod tests {
         let finished = phase.interrupt(Outcome::LeaseLost, false, &fixture.frame, &mut fixture.work);
         assert_eq!(finished.ended.outcome, Outcome::Published);
         assert!(finished.waited.is_some());
-        let other = crate::reconcile::start(&fixture.frame);
+        let other = fixture.started();
         assert_eq!(
             other
                 .interrupt(Outcome::LeaseLost, false, &fixture.frame, &mut fixture.work)

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::role::RoleRun;
+use super::stepping::Stepping;
 use super::{Command, Context, Flow, Frame, LastPass, Phase, PhaseEvent, Work};
 use crate::binding::{
     Binding, BindingSpec, CloudRef, Governs, Grant, KindGrant, Limits, LoadedPolicy, Policies, PolicyId,
@@ -108,7 +110,7 @@ impl Fixture {
     }
 
     /// Hands an event to a phase. Returns what follows, and the commands.
-    pub(super) fn on(&mut self, phase: Phase, event: PhaseEvent) -> (Flow, Vec<Command>) {
+    pub(super) fn on(&mut self, phase: Phase, event: PhaseEvent) -> (Flow<Phase>, Vec<Command>) {
         self.with(|context| phase.on_event(event, context))
     }
 
@@ -128,14 +130,20 @@ impl Fixture {
         (returned, commands)
     }
 
+    /// The first phase of the pass.
+    pub(super) fn started(&mut self) -> Phase {
+        let first = super::start(&self.frame);
+        self.with(|context| Phase::of(first, context)).0
+    }
+
     /// Enters a phase, and all phases that it enters. Returns all commands.
-    pub(super) fn enter(&mut self, phase: Phase) -> (Flow, Vec<Command>) {
+    pub(super) fn enter(&mut self, phase: Phase) -> (Flow<Phase>, Vec<Command>) {
         let (flow, commands) = self.on(phase, PhaseEvent::Entered);
         self.settle(flow, commands)
     }
 
     /// Hands an event to a waiting phase, and goes on until a phase waits again or the pass ends.
-    pub(super) fn go_on(&mut self, flow: Flow, event: PhaseEvent) -> (Flow, Vec<Command>) {
+    pub(super) fn go_on(&mut self, flow: Flow<Phase>, event: PhaseEvent) -> (Flow<Phase>, Vec<Command>) {
         let Flow::Wait(phase) = flow else {
             panic!("nothing waits: {flow:?}")
         };
@@ -155,7 +163,7 @@ impl Fixture {
     }
 
     /// Enters phases, and answers what they compute and render, until a phase waits for something else.
-    fn settle(&mut self, mut flow: Flow, mut commands: Vec<Command>) -> (Flow, Vec<Command>) {
+    fn settle(&mut self, mut flow: Flow<Phase>, mut commands: Vec<Command>) -> (Flow<Phase>, Vec<Command>) {
         let computes = |command: &Command| {
             let Command::Call { call, .. } = command else {
                 return false;
@@ -183,7 +191,12 @@ impl Fixture {
             }
             let computation = commands.iter().position(computes);
             let (phase, event) = match (flow, computation) {
-                (Flow::Enter(phase), None) => (phase, PhaseEvent::Entered),
+                (Flow::Again(phase), None) => (phase, PhaseEvent::Entered),
+                (Flow::Enter(next), None) => {
+                    let (phase, more) = self.with(|context| Phase::of(next, context));
+                    commands.extend(more);
+                    (phase, PhaseEvent::Entered)
+                }
                 (Flow::Wait(phase), Some(index)) => (phase, computed(commands.remove(index))),
                 (flow, None) => return (flow, commands),
                 (flow, Some(_)) => panic!("it computes and does not wait: {flow:?}"),
@@ -195,7 +208,7 @@ impl Fixture {
     }
 
     /// The lifecycle policy returns these requests, and the creates among them are prepared.
-    pub(super) fn requests(&mut self, requests: Vec<Request>) -> (Flow, Vec<Command>) {
+    pub(super) fn requests(&mut self, requests: Vec<Request>) -> (Flow<Phase>, Vec<Command>) {
         let (mut flow, mut commands) = self.requests_unprepared(requests);
         let prepares = |command: &Command| match command {
             Command::Call {
@@ -214,14 +227,14 @@ impl Fixture {
     }
 
     /// The lifecycle policy returns these requests.
-    pub(super) fn requests_unprepared(&mut self, requests: Vec<Request>) -> (Flow, Vec<Command>) {
-        let (flow, _) = self.enter(super::stepping::Stepping::begin(Role::Lifecycle));
+    pub(super) fn requests_unprepared(&mut self, requests: Vec<Request>) -> (Flow<Phase>, Vec<Command>) {
+        let (flow, _) = self.enter(stepping(Role::Lifecycle));
         self.go_on(flow, stepped(pending(requests)))
     }
 
     /// The lifecycle policy concludes with this patch, and is settled.
-    pub(super) fn concludes(&mut self, patch: Value) -> (Flow, Vec<Command>) {
-        let (flow, _) = self.enter(super::stepping::Stepping::begin(Role::Lifecycle));
+    pub(super) fn concludes(&mut self, patch: Value) -> (Flow<Phase>, Vec<Command>) {
+        let (flow, _) = self.enter(stepping(Role::Lifecycle));
         self.go_on(flow, concluded(None, conclusion(patch)))
     }
 
@@ -239,6 +252,11 @@ impl Fixture {
         change(&mut binding);
         self.frame.binding = Arc::new(binding);
     }
+}
+
+/// The first step of a role.
+pub(super) fn stepping(role: Role) -> Phase {
+    Phase::Stepping(Stepping::of(RoleRun::new(role)))
 }
 
 /// The reply of a worker that drafts.
@@ -620,7 +638,7 @@ fn calls(commands: &[Command]) -> impl Iterator<Item = &Call> {
 }
 
 /// The outcome of an ended pass.
-pub(super) fn outcome(flow: &Flow) -> Option<&Outcome> {
+pub(super) fn outcome(flow: &Flow<Phase>) -> Option<&Outcome> {
     match flow {
         Flow::End(ended) => Some(&ended.outcome),
         Flow::Finish(finished) => Some(&finished.ended.outcome),

@@ -13,6 +13,9 @@ use crate::render::limit;
 use crate::selection::Selection;
 use crate::time::{Boot, Now};
 
+/// The longest time for a read or write of the cluster. A call that takes longer is cut. No act may take longer.
+pub(crate) const CLUSTER_LONGEST: Duration = Duration::from_secs(5);
+
 /// The state that stays the same during a pass.
 #[derive(Debug)]
 pub(crate) struct Frame {
@@ -47,8 +50,8 @@ pub(crate) struct LastPass {
     pub(crate) waited: Option<Duration>,
 }
 
-/// A question, and the role that asked it.
-pub(crate) type Questions = (Role, Question);
+/// A question, and the role that asked it. It is shared: a pass has hundreds, and each is in an index, too.
+pub(crate) type Questions = Arc<(Role, Question)>;
 
 /// An answer that a pass depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,7 +160,7 @@ impl Frame {
     /// The longest time that an operation of the binding's cloud takes.
     pub(super) fn longest(&self, operation: &str) -> Duration {
         let operation = self.binding.catalogue.operations.get(operation);
-        operation.map_or(super::CLUSTER_LONGEST, |operation| operation.longest)
+        operation.map_or(CLUSTER_LONGEST, |operation| operation.longest)
     }
 }
 

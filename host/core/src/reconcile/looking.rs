@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::asking::{AskState, Looked};
-use super::frame::{Dependency, Moved, Questions};
-use super::{CLUSTER_LONGEST, Command, Context};
+use super::context::{Command, Context};
+use super::frame::{CLUSTER_LONGEST, Dependency, Moved, Questions};
 use crate::binding::KindGrant;
 use crate::call::{Call, Scope};
-use crate::contract::{Code, Failure, ListQuery, Question, Role};
+use crate::contract::{Code, Failure, Json, ListQuery, Question};
 use crate::grants::{self, Admitted};
 use crate::key::ObjectKey;
 use crate::object::Object;
@@ -16,6 +15,33 @@ use crate::selection::Selection;
 use crate::shared::Shared;
 use crate::shared::cache::Lookup;
 use crate::shared::guards::Guard;
+
+/// The state of a question.
+#[derive(Debug)]
+pub(super) enum AskState {
+    /// The question was not looked at yet, or its list is to be read.
+    Due,
+    /// The watch of a scope has not listed yet.
+    Listing(Scope),
+    /// A call reads the answer.
+    Reading,
+    Answered(Result<Json, Failure>),
+    /// The next step renders the answer.
+    Named(Arc<Render>),
+}
+
+/// What answers a question about objects of the cluster.
+pub(super) enum Looked {
+    State(AskState),
+    /// A list that is to be read.
+    List(Box<Look>),
+}
+
+impl AskState {
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self, AskState::Answered(_) | AskState::Named(_))
+    }
+}
 
 /// A granted question about objects of the cluster.
 #[derive(Debug)]
@@ -29,15 +55,14 @@ pub(super) struct Look {
 impl Look {
     /// Checks a question. Its selectors are parsed only if they are not known yet.
     pub(super) fn of(
-        role: Role,
-        question: &Question,
+        asked: Questions,
         parsed: Option<&Selection>,
         context: &Context<'_>,
     ) -> Result<Self, Failure> {
         let (binding, primary) = (&context.frame.binding, context.frame.snapshot.as_ref());
-        match grants::check_parsed(binding, role, primary, question, parsed)? {
+        match grants::check_parsed(binding, asked.0, primary, &asked.1, parsed)? {
             Admitted::Watch(grant, scope, selection) => Ok(Look {
-                asked: (role, question.clone()),
+                asked,
                 grant,
                 scope,
                 selection,
@@ -200,6 +225,11 @@ impl Context<'_> {
     }
 }
 
+/// Whether a question is about objects of the cluster: its answer can be a dependency.
+pub(super) fn is_of_cluster(question: &Question) -> bool {
+    matches!(question, Question::Object(_) | Question::Objects(_))
+}
+
 fn too_many_watches(scope: &Scope) -> Failure {
     let message = format!(
         "{scope}: this binding and tenant have as many watches open as the host allows; ask about fewer \
@@ -209,12 +239,8 @@ fn too_many_watches(scope: &Scope) -> Failure {
 }
 
 /// The present answer, from a watch, to a question that an earlier pass used; `None` if no watch has it.
-pub(super) fn remembered(
-    (role, question): &Questions,
-    parsed: &Selection,
-    context: &mut Context<'_>,
-) -> Option<Render> {
-    let look = Look::of(*role, question, Some(parsed), context).ok()?;
+pub(super) fn remembered(asked: &Questions, parsed: &Selection, context: &mut Context<'_>) -> Option<Render> {
+    let look = Look::of(asked.clone(), Some(parsed), context).ok()?;
     let objects = look.known(context)?;
     look.depend(Moved::default(), context);
     Some(look.rendering(objects, context))

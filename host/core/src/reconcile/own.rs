@@ -1,4 +1,4 @@
-//! Own changes: what a write of a pass changes by itself of the answers that the pass used.
+//! Writes of the primary, and own changes: what a write of a pass changes by itself of the answers that the pass used.
 //!
 //! Versions tell. A change is the pass's own if it leads from the version that the write named to the one that was
 //! answered, if it is what the write made, or if it removes what the write removed. All else is news, also what a write
@@ -6,12 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Context;
-use crate::call::Scope;
-use crate::contract::{Act, ObjectRef};
+use super::context::{Command, Context};
+use crate::call::{Found, Scope};
+use crate::contract::{Act, Code, Effect, Failure, ObjectRef, Precondition};
 use crate::key::ObjectKey;
 use crate::object::{Object, reference_of};
+use crate::record::{WritePurpose, WriteRecord};
 use crate::shared::cache::Change;
+use crate::shared::guards::Guard;
 
 /// The object of an act, as the watches showed it when the act was asked for.
 #[derive(Debug, Default)]
@@ -22,6 +24,44 @@ pub(super) struct Before {
 }
 
 impl Context<'_> {
+    /// The precondition of a write of the primary: the version that the pass knows.
+    pub(super) fn precondition(&self, current: &Object) -> Precondition {
+        let mut precondition = current.precondition();
+        if !self.is_guarded(Guard::Precondition) {
+            precondition.resource_version = None;
+        }
+        precondition
+    }
+
+    /// Records a write of the primary. Its result enters the cache, so that the watch event of the same write does
+    /// not enqueue the key.
+    pub(super) fn primary_written(&mut self, purpose: WritePurpose, found: Found) -> Result<(), Failure> {
+        // A successful write answers with the object that it wrote.
+        let answer = found.and_then(|mut found| {
+            let gone = || Failure::new(Code::NotFound, "the object is gone");
+            found.pop().ok_or_else(gone)
+        });
+        let (version, failure) = match &answer {
+            Ok(object) => (Some(object.version().0), None),
+            Err(failure) => (None, Some(failure.clone())),
+        };
+        self.work.writes.push(WriteRecord {
+            purpose,
+            version,
+            failure,
+        });
+        let known = self.work.current.as_ref().map(Object::version);
+        self.work.behind = match &answer {
+            Err(failure) if is_outdated(failure) => known,
+            _ => None,
+        };
+        let object = answer?;
+        let before = self.work.current.replace(object.clone());
+        let own = self.own_change(before.as_ref(), &object);
+        self.command(Command::Wrote { object, own });
+        Ok(())
+    }
+
     /// The object of an act as it is now.
     pub(super) fn before(&self, act: &Act) -> Before {
         let Some(object) = object_of(act) else {
@@ -41,9 +81,10 @@ impl Context<'_> {
         let Some(object) = &before.object else {
             return Vec::new();
         };
+        let any = !self.is_guarded(Guard::OwnByBothVersions);
         let own = |scope: &Scope| {
             let shown = before.shown.get(scope);
-            is_own(act, shown, left).then_some([shown, left])
+            (any || is_own(act, shown, left)).then_some([shown, left])
         };
         changes(object, self.scopes_of(object), own)
     }
@@ -66,6 +107,12 @@ impl Context<'_> {
             .filter(|scope| scope.kind == object.kind && scope.covers_place(&place))
             .collect()
     }
+}
+
+/// Whether a write of the primary failed because the version that the pass knows may no longer be the present one: another
+/// writer came first, or nobody knows what became of the write.
+pub(super) fn is_outdated(failure: &Failure) -> bool {
+    failure.code == Code::Aborted || failure.effect == Effect::Unknown
 }
 
 /// The changes of an object, before and after, in those of these scopes in which `change` says that there is one.

@@ -9,8 +9,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::work::{Concluded, Work, is_outdated};
-use super::{CLUSTER_LONGEST, Command, Context, Finished, Flow, Frame, Phase, PhaseEvent, Report};
+use super::context::{Command, Context, Report};
+use super::ended::{Ended, Finished};
+use super::flow::{Flow, PhaseEvent};
+use super::frame::{CLUSTER_LONGEST, Frame};
+use super::own::is_outdated;
+use super::work::{Concluded, Work};
 use crate::call::{Call, Found, Reply, Write};
 use crate::contract::{Code, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
 use crate::grants::HOST_CONDITION;
@@ -68,39 +72,9 @@ enum PublishStep {
     Rereading(Part),
 }
 
-/// How a pass ends.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) outcome: Outcome,
-    pub(crate) next: Option<Next>,
-    pub(crate) events: Vec<Event>,
-    /// The primary before this publication was rebased on a change that no pass has seen.
-    pub(crate) unseen: Option<Object>,
-}
-
-impl Ended {
-    /// An ended pass without Events and without a wish for its next pass.
-    pub(crate) fn plain(outcome: Outcome) -> Self {
-        Ended {
-            outcome,
-            next: None,
-            events: Vec::new(),
-            unseen: None,
-        }
-    }
-
-    /// Changes the outcome of the pass. A fault remains a fault, even if its condition could not be written.
-    fn instead(self, outcome: Outcome) -> Self {
-        match self.outcome {
-            Outcome::Faulted | Outcome::Bug(_) => self,
-            _ => Ended { outcome, ..self },
-        }
-    }
-}
-
 impl Publishing {
     /// Publishes what the pass concluded.
-    pub(super) fn conclusion(concluded: Concluded, outcome: Outcome, context: &mut Context<'_>) -> Phase {
+    pub(super) fn conclusion(concluded: Concluded, outcome: Outcome, context: &mut Context<'_>) -> Self {
         if !context.is_guarded(Guard::LocksLastUntilPublished) {
             context.command(Command::Unlock);
         }
@@ -149,7 +123,7 @@ impl Publishing {
     }
 
     /// Publishes a fault of a policy as a condition and an Event, and changes nothing else.
-    pub(super) fn fault(message: String, context: &Context<'_>) -> Phase {
+    pub(super) fn fault(message: String, context: &Context<'_>) -> Self {
         let event = warning("PolicyFault", message.chars().take(MESSAGE).collect());
         let quarantined = HostCondition::is("polity.dev/Quarantined", message);
         let mut what = Publication::of_host(context.frame, quarantined);
@@ -163,24 +137,24 @@ impl Publishing {
     }
 
     /// Publishes a defect of this host as a condition.
-    pub(crate) fn bug(message: String, frame: &Frame) -> Phase {
+    pub(crate) fn bug(message: String, frame: &Frame) -> Self {
         Publishing::begin(Publication {
             ended: Ended::plain(Outcome::Bug(message.clone())),
             ..Publication::of_host(frame, HostCondition::is("polity.dev/HostDefect", message))
         })
     }
 
-    fn begin(what: Publication) -> Phase {
+    fn begin(what: Publication) -> Self {
         let now = PublishStep::Due(Part::Main);
-        Phase::Publishing(Publishing {
+        Publishing {
             what,
             now,
             draft: None,
             known: None,
-        })
+        }
     }
 
-    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow<Self> {
         match (self.now, event) {
             // An earlier write of this pass met a conflict. A write with the known version would meet it again.
             (PublishStep::Due(part), PhaseEvent::Entered) if context.is_behind() => {
@@ -200,7 +174,7 @@ impl Publishing {
             (PublishStep::Drafting(stage), PhaseEvent::Reply(_, Reply::Drafted(drafted))) => {
                 self.on_drafted(stage, drafted, context)
             }
-            (_, event) => Flow::unexpected(&Phase::Publishing(self), &event),
+            (_, event) => Flow::unexpected("Publishing", &event),
         }
     }
 
@@ -209,17 +183,17 @@ impl Publishing {
     }
 
     /// Ends the pass with another outcome.
-    fn end(self, outcome: Outcome) -> Flow {
+    fn end(self, outcome: Outcome) -> Flow<Self> {
         Flow::End(self.what.ended.instead(outcome))
     }
 
-    fn enter(mut self, part: Part) -> Flow {
+    fn enter(mut self, part: Part) -> Flow<Self> {
         self.now = PublishStep::Due(part);
-        Flow::Enter(Phase::Publishing(self))
+        Flow::Again(self)
     }
 
     /// Writes the next part that is not written yet. Ends the pass when all parts are written.
-    fn write(mut self, part: Part, context: &mut Context<'_>) -> Flow {
+    fn write(mut self, part: Part, context: &mut Context<'_>) -> Flow<Self> {
         let (Some(current), Some(edits)) = (&context.work.current, &self.what.edits) else {
             return Flow::End(self.what.ended);
         };
@@ -240,11 +214,11 @@ impl Publishing {
         };
         context.change(0, Call::Write(write), CLUSTER_LONGEST, Terms::ANY_TIME);
         self.now = PublishStep::Writing(part, digest);
-        Flow::Wait(Phase::Publishing(self))
+        Flow::Wait(self)
     }
 
     /// Drafts the writes, from the primary as the pass knows it now.
-    fn draft(mut self, stage: Stage, context: &mut Context<'_>) -> Flow {
+    fn draft(mut self, stage: Stage, context: &mut Context<'_>) -> Flow<Self> {
         let (Some(current), Some(edits)) = (&context.work.current, &self.what.edits) else {
             return Flow::End(self.what.ended);
         };
@@ -262,7 +236,7 @@ impl Publishing {
         };
         context.work(Call::Draft(Box::new(draft)));
         self.now = PublishStep::Drafting(stage);
-        Flow::Wait(Phase::Publishing(self))
+        Flow::Wait(self)
     }
 
     fn on_drafted(
@@ -270,7 +244,7 @@ impl Publishing {
         stage: Stage,
         drafted: Result<Drafted, Failure>,
         context: &mut Context<'_>,
-    ) -> Flow {
+    ) -> Flow<Self> {
         let mut drafted = match drafted {
             Ok(drafted) => drafted,
             Err(failure) => return self.end(Outcome::Failed(failure)),
@@ -288,7 +262,7 @@ impl Publishing {
     }
 
     /// Handles the result of a write.
-    fn on_written(self, part: Part, digest: Digest, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_written(self, part: Part, digest: Digest, found: Found, context: &mut Context<'_>) -> Flow<Self> {
         let before = context.work.current.as_ref().map(Object::version);
         match context.primary_written(WritePurpose::Publish(part), found) {
             Ok(()) => {
@@ -305,7 +279,7 @@ impl Publishing {
         }
     }
 
-    fn read_again(mut self, part: Part, context: &mut Context<'_>) -> Flow {
+    fn read_again(mut self, part: Part, context: &mut Context<'_>) -> Flow<Self> {
         let Some(current) = &context.work.current else {
             return self.end(Outcome::Discarded(Discard::Gone));
         };
@@ -320,11 +294,11 @@ impl Publishing {
         };
         context.call(0, Call::Read(Question::Object(query)), CLUSTER_LONGEST);
         self.now = PublishStep::Rereading(part);
-        Flow::Wait(Phase::Publishing(self))
+        Flow::Wait(self)
     }
 
     /// After a conflict, compares the edits with the present object.
-    fn on_reread(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow {
+    fn on_reread(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow<Self> {
         let fresh = match found.map(|mut found| found.pop()) {
             Ok(Some(fresh)) => fresh,
             Ok(None) => return self.on_gone(part, context),
@@ -350,7 +324,7 @@ impl Publishing {
     }
 
     /// The publication is rebased, loses the edits that conflict, or is discarded.
-    fn rebase(mut self, part: Part, drafted: Drafted, context: &mut Context<'_>) -> Flow {
+    fn rebase(mut self, part: Part, drafted: Drafted, context: &mut Context<'_>) -> Flow<Self> {
         let conflicts = &drafted.conflicts;
         if !conflicts.is_empty() {
             if !context.work.acted {
@@ -374,7 +348,7 @@ impl Publishing {
     }
 
     /// Handles a missing object. After the removal of the last finalizer, that is success.
-    fn on_gone(self, part: Part, context: &mut Context<'_>) -> Flow {
+    fn on_gone(self, part: Part, context: &mut Context<'_>) -> Flow<Self> {
         if let Some(current) = &context.work.current {
             let (object, uid) = (current.reference(), current.uid().to_owned());
             let own = Vec::new();

@@ -1,8 +1,10 @@
 //! Resolving: asks the cloud for the outcome of each create that the pass found in doubt.
 
-use super::stepping::Stepping;
+use super::context::Context;
+use super::flow::{Flow, NextPhase, PhaseEvent};
+use super::frame::CLUSTER_LONGEST;
+use super::role::RoleRun;
 use super::work::{Entry, EntryHistory, Fate};
-use super::{CLUSTER_LONGEST, Context, Flow, Phase, PhaseEvent};
 use crate::call::{Call, PendingEntry, Reply, Resolved};
 use crate::contract::{Resolution, Role};
 use crate::pending::Pending;
@@ -17,7 +19,7 @@ pub(crate) struct Resolving {
 }
 
 impl Resolving {
-    pub(super) fn on_event(mut self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+    pub(super) fn on_event(mut self, event: PhaseEvent, context: &mut Context<'_>) -> Flow<Self> {
         match event {
             PhaseEvent::Entered => {
                 self.asked_at = context.view.now.boot;
@@ -34,11 +36,11 @@ impl Resolving {
                 let why = "the cloud did not answer in time";
                 self.on_resolved(slot, Resolution::Unknown(why.into()), context);
             }
-            event => return Flow::unexpected(&Phase::Resolving(self), &event),
+            event => return Flow::unexpected("Resolving", &event),
         }
         match context.work.found.iter().any(|entry| entry.fate == Fate::Open) {
-            true => Flow::Wait(Phase::Resolving(self)),
-            false => Flow::Enter(Stepping::begin(Role::Lifecycle)),
+            true => Flow::Wait(self),
+            false => Flow::Enter(NextPhase::Stepping(RoleRun::new(Role::Lifecycle))),
         }
     }
 
@@ -110,8 +112,9 @@ fn ask(context: &mut Context<'_>) {
 mod tests {
     use super::*;
     use crate::contract::Code;
+    use crate::reconcile::Command;
+    use crate::reconcile::Phase;
     use crate::reconcile::fixture::{Fixture, VISIBLE_WITHIN, at, entry, failure, machine, ms};
-    use crate::reconcile::{Command, start};
     use crate::time::millis;
     use serde_json::json;
     use std::time::Duration;
@@ -141,7 +144,7 @@ mod tests {
     #[test]
     fn a_pass_without_entries_calls_its_lifecycle_at_once() {
         let mut fixture = Fixture::new();
-        let phase = start(&fixture.frame);
+        let phase = fixture.started();
         let (flow, commands) = fixture.enter(phase);
         assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
         assert!(matches!(
@@ -156,7 +159,7 @@ mod tests {
     #[test]
     fn every_entry_is_asked_for_and_the_lifecycle_waits_for_all_of_them() {
         let mut fixture = in_doubt();
-        let phase = start(&fixture.frame);
+        let phase = fixture.started();
         let (flow, commands) = fixture.enter(phase);
         let asks = |c: &Command| {
             matches!(
@@ -185,7 +188,7 @@ mod tests {
     #[test]
     fn no_answer_and_a_failure_to_look_are_unknown() {
         let mut fixture = in_doubt();
-        let phase = start(&fixture.frame);
+        let phase = fixture.started();
         let (flow, _) = fixture.enter(phase);
         let (flow, _) = fixture.go_on(flow, PhaseEvent::Cut(0));
         let failed = Reply::Answer(Err(failure(Code::Unavailable)));
@@ -215,7 +218,7 @@ mod tests {
                 .histories
                 .insert("a".into(), EntryHistory::seen(Boot(0), Duration::ZERO));
             fixture.now = at(0) + asked_at;
-            let phase = start(&fixture.frame);
+            let phase = fixture.started();
             let (flow, _) = fixture.enter(phase);
             // The time at which the cloud was asked counts, not the time of its answer.
             fixture.now = fixture.now + VISIBLE_WITHIN;
@@ -240,7 +243,7 @@ mod tests {
             ..EntryHistory::written(Boot(0))
         };
         fixture.work.histories.insert("b".into(), sent);
-        let phase = start(&fixture.frame);
+        let phase = fixture.started();
         let (_, commands) = fixture.enter(phase);
         assert_eq!(commands.len(), 1, "{commands:?}");
         assert_eq!(fates(&fixture), [Fate::NeverSent, Fate::Open]);
@@ -259,7 +262,7 @@ mod tests {
         there["stamp"] = json!(99);
         let pending = json!({"status": {"pending": [gone, there, entry("a")]}});
         let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
-        let phase = start(&fixture.frame);
+        let phase = fixture.started();
         let (_, commands) = fixture.enter(phase);
         assert_eq!(commands.len(), 1, "{commands:?}");
         let done = Resolution::Done(json!({"id": "vm-7"}).to_string().into());
@@ -280,7 +283,7 @@ mod tests {
             .work
             .histories
             .insert("gone".into(), EntryHistory::seen(Boot(0), Duration::ZERO));
-        let phase = start(&fixture.frame);
+        let phase = fixture.started();
         fixture.enter(phase);
         assert_eq!(fixture.work.histories.keys().collect::<Vec<_>>(), ["a", "b"]);
     }
@@ -297,7 +300,7 @@ mod tests {
             PhaseEvent::Cut(2),
         ] {
             let mut fixture = in_doubt();
-            let phase = start(&fixture.frame);
+            let phase = fixture.started();
             let (flow, _) = fixture.enter(phase);
             let (flow, _) = fixture.go_on(flow, settled(0, unknown()));
             let told = format!("{event:?}");
@@ -309,7 +312,7 @@ mod tests {
     #[test]
     fn an_event_that_fits_no_row_is_a_defect() {
         let mut fixture = in_doubt();
-        let phase = start(&fixture.frame);
+        let phase = fixture.started();
         let (flow, _) = fixture.enter(phase);
         let (flow, _) = fixture.go_on(flow, PhaseEvent::Grown);
         assert!(
@@ -329,7 +332,7 @@ mod tests {
             crate::merge::apply(&odd, &mut entry);
             let pending = json!({"status": {"pending": [entry]}});
             let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
-            let phase = start(&fixture.frame);
+            let phase = fixture.started();
             let (_, commands) = fixture.enter(phase);
             let asked = |command: &Command| {
                 matches!(
@@ -359,7 +362,7 @@ mod tests {
             let pending = json!({"status": {"pending": [entry]}});
             let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
             fixture.now = at(0);
-            let phase = start(&fixture.frame);
+            let phase = fixture.started();
             let (flow, _) = fixture.enter(phase);
             fixture.go_on(flow, settled(0, Resolution::Absent));
             match fate {

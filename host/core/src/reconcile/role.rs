@@ -3,15 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Context;
+use super::context::Context;
 use super::frame::Frame;
-use super::stepping::raised_by;
 use super::work::{Fate, Work};
 use crate::binding::PolicyId;
 use crate::contract::{
     ActInDoubt, Ask, Conclusion, Entry, Failure, Json, Question, Request, Resolution, Role, Verdict,
 };
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind, raised_by};
 use crate::object::Object;
 use crate::record::RoleRecord;
 use crate::render::Render;
@@ -25,7 +24,7 @@ const ACTS: usize = 8;
 
 /// The steps of one role.
 #[derive(Debug)]
-pub(super) struct RoleRun {
+pub(crate) struct RoleRun {
     pub(super) role: Role,
     pub(super) steps: u32,
     pub(super) fuel: u64,
@@ -65,7 +64,7 @@ impl RoleRun {
 
     /// The creates in doubt, in the form in which the lifecycle policy gets them.
     pub(super) fn in_doubt(work: &Work) -> Vec<ActInDoubt> {
-        let told = |found: &super::Entry| ActInDoubt {
+        let told = |found: &super::work::Entry| ActInDoubt {
             operation: found.entry.operation.clone(),
             intent: found.entry.intent.clone(),
             since: found.entry.since.0,
@@ -298,8 +297,8 @@ mod tests {
     use super::*;
     use crate::binding::KindGrant;
     use crate::contract::{Code, ListQuery};
-    use crate::reconcile::Entry;
     use crate::reconcile::fixture::{config_maps, entry, get};
+    use crate::reconcile::work::Entry;
     use crate::render::Render;
     use crate::selection::Selection;
     use serde_json::json;

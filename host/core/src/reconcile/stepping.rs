@@ -3,18 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::acting::Acting;
-use super::asking::{Asking, is_of_cluster};
+use super::context::{Command, Context, Report};
+use super::ended::Ended;
+use super::flow::{Flow, NextPhase, PhaseEvent};
 use super::frame::{Dependency, Frame, Questions};
-use super::looking::remembered;
-use super::publishing::{Ended, Publishing};
-use super::resolving::Resolving;
+use super::looking::{is_of_cluster, remembered};
 use super::role::RoleRun;
 use super::work::{Concluded, Work};
-use super::{Command, Context, Flow, Phase, PhaseEvent, Report};
 use crate::call::{Call, Reply};
 use crate::contract::{Ask, Conclusion, Pass, Question, Requests, Role, Step, Verdict};
-use crate::fault::{Fault, FaultKind};
+use crate::fault::{Fault, FaultKind, raised_by};
 use crate::merge::Edits;
 use crate::record::{Discard, Outcome};
 use crate::shared::guards::Guard;
@@ -27,12 +25,8 @@ pub(crate) struct Stepping {
 }
 
 impl Stepping {
-    /// Begins the steps of a role.
-    pub(super) fn begin(role: Role) -> Phase {
-        Phase::Stepping(Stepping::of(RoleRun::new(role)))
-    }
-
-    fn of(run: RoleRun) -> Self {
+    /// The next step of a role.
+    pub(super) fn of(run: RoleRun) -> Self {
         Stepping { run }
     }
 
@@ -41,22 +35,17 @@ impl Stepping {
         self.run.leave(frame, work);
     }
 
-    /// The next step of a role, after its requests are answered.
-    pub(super) fn again(run: RoleRun) -> Flow {
-        Flow::Enter(Phase::Stepping(Stepping::of(run)))
-    }
-
-    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow {
+    pub(super) fn on_event(self, event: PhaseEvent, context: &mut Context<'_>) -> Flow<Self> {
         match event {
             PhaseEvent::Entered | PhaseEvent::Grown => self.begin_step(context),
             PhaseEvent::Reply(_, Reply::Stepped(reply)) => self.on_stepped(reply, context),
-            event => Flow::unexpected(&Phase::Stepping(self), &event),
+            event => Flow::unexpected("Stepping", &event),
         }
     }
 
     /// Calls a worker, with the questions that the last pass used if this is the first step. A pass that holds much already waits
     /// until it may.
-    fn begin_step(mut self, context: &mut Context<'_>) -> Flow {
+    fn begin_step(mut self, context: &mut Context<'_>) -> Flow<Self> {
         if context.frame.binding.policy(self.run.role).is_none() {
             return without_lifecycle(context);
         }
@@ -69,9 +58,9 @@ impl Stepping {
         self.call(context)
     }
 
-    fn grow(self, context: &mut Context<'_>) -> Flow {
+    fn grow(self, context: &mut Context<'_>) -> Flow<Self> {
         context.command(Command::Grow);
-        Flow::Wait(Phase::Stepping(self))
+        Flow::Wait(self)
     }
 
     /// Enters the questions that the last pass used into the journal, where a watch has the answers, so that most passes
@@ -114,16 +103,12 @@ impl Stepping {
         }
     }
 
-    fn call(self, context: &mut Context<'_>) -> Flow {
+    fn call(self, context: &mut Context<'_>) -> Flow<Self> {
         let frame = context.frame;
         let limits = &frame.binding.spec.limits;
-        let met = match () {
-            () if self.run.steps >= limits.steps => Some(("steps", limits.steps)),
-            () if self.run.journal.len() > limits.entries as usize => Some(("entries", limits.entries)),
-            () => None,
-        };
-        if let Some((what, limit)) = met {
-            let message = format!("the pass took more than {limit} {what}{}", raised_by(what));
+        if self.run.steps >= limits.steps {
+            let raised = raised_by("steps");
+            let message = format!("the pass took more than {} steps{raised}", limits.steps);
             return self.fault(Fault::new(FaultKind::TooLong, message), context);
         }
         let Some(policy) = frame.binding.policy(self.run.role) else {
@@ -160,10 +145,10 @@ impl Stepping {
             limits: limits.clone(),
         };
         context.work(call);
-        Flow::Wait(Phase::Stepping(self))
+        Flow::Wait(self)
     }
 
-    fn on_stepped(mut self, reply: StepReply, context: &mut Context<'_>) -> Flow {
+    fn on_stepped(mut self, reply: StepReply, context: &mut Context<'_>) -> Flow<Self> {
         self.run.rendered(reply.rendered, context.work);
         self.run.is_full = reply.is_full;
         let Some(stepped) = reply.stepped else {
@@ -190,14 +175,14 @@ impl Stepping {
         }
     }
 
-    fn on_requests(mut self, requests: Requests, context: &mut Context<'_>) -> Flow {
+    fn on_requests(mut self, requests: Requests, context: &mut Context<'_>) -> Flow<Self> {
         self.make_room(&requests, context);
         if let Err(fault) = self.acceptable(&requests, context) {
             return self.fault(fault, context);
         }
         Flow::Enter(match requests {
-            Requests::Asks(asks) => Phase::Asking(Asking::new(self.run, asks)),
-            Requests::Acts(acts) => Phase::Acting(Acting::new(self.run, acts)),
+            Requests::Asks(asks) => NextPhase::Asking(self.run, asks),
+            Requests::Acts(acts) => NextPhase::Acting(self.run, acts),
         })
     }
 
@@ -241,7 +226,7 @@ impl Stepping {
         conclusion: Conclusion,
         checked: Option<Result<Option<Edits>, String>>,
         context: &mut Context<'_>,
-    ) -> Flow {
+    ) -> Flow<Self> {
         if let Err(fault) = self.run.check(context.frame, verdict.as_ref(), &conclusion) {
             return self.fault(fault, context);
         }
@@ -255,7 +240,12 @@ impl Stepping {
         }
     }
 
-    fn on_checked(self, verdict: Option<Verdict>, concluded: Concluded, context: &mut Context<'_>) -> Flow {
+    fn on_checked(
+        self,
+        verdict: Option<Verdict>,
+        concluded: Concluded,
+        context: &mut Context<'_>,
+    ) -> Flow<Self> {
         let conclusion = &concluded.conclusion;
         let role = self.run.role;
         let used: BTreeSet<&Question> = conclusion
@@ -266,32 +256,30 @@ impl Stepping {
         // A change of an answer that the conclusion leaves out would lead to the same conclusion, so it must not enqueue
         // the key. The answers of the other role were sorted out when that role concluded.
         let dependencies = &mut context.work.dependencies;
-        dependencies.retain(|(of, question), _| *of != role || used.contains(question));
+        dependencies.retain(|asked, _| asked.0 != role || used.contains(&asked.1));
         let conclusion = Some(conclusion.clone());
         context.work.held = context.held_with(&self.run);
         let record = self.run.record(context.frame, verdict.clone(), conclusion, None);
         context.work.roles.push(record);
-        let publish = |outcome, concluded, context: &mut Context<'_>| {
-            Flow::Enter(Publishing::conclusion(concluded, outcome, context))
-        };
+        let publish = |outcome, concluded| Flow::Enter(NextPhase::Publishing(concluded, outcome));
         match verdict {
-            None => publish(Outcome::Published, concluded, context),
-            Some(Verdict::Released) => publish(Outcome::Released, concluded, context),
+            None => publish(Outcome::Published, concluded),
+            Some(Verdict::Released) => publish(Outcome::Released, concluded),
             Some(Verdict::Denied) if context.is_guarded(Guard::ADenialEndsThePass) => {
-                publish(Outcome::Denied, concluded, context)
+                publish(Outcome::Denied, concluded)
             }
             verdict => {
                 if let Some(Verdict::Granted(handle)) = verdict {
                     context.work.handle = context.is_guarded(Guard::ActsAsGranted).then_some(handle);
                 }
                 context.work.judged = Some(concluded);
-                Flow::Enter(Phase::Resolving(Resolving::default()))
+                Flow::Enter(NextPhase::Resolving)
             }
         }
     }
 
     /// Ends the role of a policy that broke its contract.
-    fn fault(self, mut fault: Fault, context: &mut Context<'_>) -> Flow {
+    fn fault(self, mut fault: Fault, context: &mut Context<'_>) -> Flow<Self> {
         if let Some(acts) = self.run.acts() {
             fault
                 .message
@@ -301,13 +289,8 @@ impl Stepping {
         context.work.roles.push(record);
         let message = fault.to_string();
         context.report(Report::Faulted(fault));
-        Flow::Enter(Publishing::fault(message, context))
+        Flow::Enter(NextPhase::PublishingFault(message))
     }
-}
-
-/// How a person raises a limit of a binding.
-pub(super) fn raised_by(limit: &str) -> String {
-    format!("; spec.limits.{limit} of the binding raises the limit")
 }
 
 fn is_latest(question: &Question) -> bool {
@@ -319,9 +302,9 @@ fn is_latest(question: &Question) -> bool {
 }
 
 /// Ends the pass of a binding that has only an identity policy: the conclusion of that policy is published.
-fn without_lifecycle(context: &mut Context<'_>) -> Flow {
+fn without_lifecycle(context: &mut Context<'_>) -> Flow<Stepping> {
     match context.work.judged.take() {
-        Some(concluded) => Flow::Enter(Publishing::conclusion(concluded, Outcome::Published, context)),
+        Some(concluded) => Flow::Enter(NextPhase::Publishing(concluded, Outcome::Published)),
         None => Flow::End(Ended::plain(Outcome::Discarded(Discard::NoPolicy))),
     }
 }
@@ -335,6 +318,7 @@ mod tests {
         Fixture, concluded, conclusion, config_map, failure, get, journal, machine, outcome, patches,
         pending, stepped, stop,
     };
+    use crate::reconcile::{Phase, fixture::stepping};
     use serde_json::json;
 
     fn fault(commands: &[Command]) -> Option<FaultKind> {
@@ -347,7 +331,7 @@ mod tests {
     /// The fault of a lifecycle policy that returns this first step.
     fn first(step: Step) -> Option<FaultKind> {
         let mut fixture = Fixture::new();
-        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let (flow, _) = fixture.enter(stepping(Role::Lifecycle));
         fault(&fixture.go_on(flow, stepped(step)).1)
     }
 
@@ -405,7 +389,7 @@ mod tests {
             })
         };
         let mut fixture = Fixture::new();
-        let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let (flow, commands) = fixture.enter(stepping(Role::Lifecycle));
         assert_eq!(may_hold(&commands), Some(SMALL));
         let too_large = StepReply {
             is_too_large: true,
@@ -419,10 +403,10 @@ mod tests {
         // What it holds already counts.
         let mut fixture = Fixture::new();
         fixture.work.held = SMALL - 7;
-        let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let (_, commands) = fixture.enter(stepping(Role::Lifecycle));
         assert_eq!(may_hold(&commands), Some(7));
         fixture.work.held = SMALL;
-        let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let (_, commands) = fixture.enter(stepping(Role::Lifecycle));
         assert!(grows(&commands) && may_hold(&commands).is_none(), "{commands:?}");
     }
 
@@ -445,7 +429,7 @@ mod tests {
     fn a_pass_has_so_many_steps_and_so_much_fuel() {
         let mut fixture = Fixture::new();
         fixture.bind(|binding| binding.spec.limits.steps = 0);
-        let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let (_, commands) = fixture.enter(stepping(Role::Lifecycle));
         assert_eq!(fault(&commands), Some(FaultKind::TooLong));
         let mut fixture = Fixture::new();
         fixture.bind(|binding| binding.spec.limits.pass_fuel = 0);
@@ -550,7 +534,7 @@ mod tests {
         verdict: Verdict,
         conclusion: Conclusion,
         rest: serde_json::Value,
-    ) -> (Fixture, Flow, Vec<Command>) {
+    ) -> (Fixture, Flow<Phase>, Vec<Command>) {
         let fixture = Fixture::of(machine(1, rest), &[Role::Identity, Role::Lifecycle]);
         identity_of(fixture, verdict, conclusion)
     }
@@ -559,8 +543,8 @@ mod tests {
         mut fixture: Fixture,
         verdict: Verdict,
         conclusion: Conclusion,
-    ) -> (Fixture, Flow, Vec<Command>) {
-        let phase = crate::reconcile::start(&fixture.frame);
+    ) -> (Fixture, Flow<Phase>, Vec<Command>) {
+        let phase = fixture.started();
         let (flow, _) = fixture.enter(phase);
         let plan = Question::Credential("{}".into());
         let asks = pending(vec![crate::reconcile::fixture::ask(plan)]);
@@ -571,12 +555,12 @@ mod tests {
         (fixture, flow, commands)
     }
 
-    fn judged(verdict: Verdict, rest: serde_json::Value) -> (Fixture, Flow, Vec<Command>) {
+    fn judged(verdict: Verdict, rest: serde_json::Value) -> (Fixture, Flow<Phase>, Vec<Command>) {
         identity_says(verdict, conclusion(json!(null)), rest)
     }
 
     /// The identity policy sets `status.identity` to `x` and asks for a pass in a minute.
-    fn identified(verdict: Verdict) -> (Fixture, Flow, Vec<Command>) {
+    fn identified(verdict: Verdict) -> (Fixture, Flow<Phase>, Vec<Command>) {
         let says = Conclusion {
             next: Next::After(60_000),
             ..conclusion(json!({"status": {"identity": "x"}}))
@@ -602,7 +586,7 @@ mod tests {
             binding.spec.cloud = None;
             binding.grants = Arc::default();
         });
-        let phase = crate::reconcile::start(&fixture.frame);
+        let phase = fixture.started();
         let (flow, _) = fixture.enter(phase);
         let plan = crate::reconcile::fixture::ask(Question::Credential("null".into()));
         let (flow, commands) = fixture.go_on(flow, stepped(pending(vec![plan])));
@@ -727,7 +711,7 @@ mod tests {
     #[test]
     fn a_pass_without_any_policy_concludes_nothing() {
         let mut fixture = Fixture::of(machine(1, json!({})), &[]);
-        let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let (flow, commands) = fixture.enter(stepping(Role::Lifecycle));
         assert_eq!(outcome(&flow), Some(&Outcome::Discarded(Discard::NoPolicy)));
         assert!(commands.is_empty(), "{commands:?}");
     }
@@ -741,7 +725,7 @@ mod tests {
             PhaseEvent::Reply(0, Reply::Drafted(Err(failure(Code::Internal)))),
         ] {
             let mut fixture = Fixture::new();
-            let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+            let (flow, _) = fixture.enter(stepping(Role::Lifecycle));
             let (flow, _) = fixture.go_on(flow, event);
             assert!(
                 matches!(&flow, Flow::Bug(what) if what.starts_with("Stepping got ")),

@@ -4,20 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::frame::Dependencies;
-use crate::call::{Found, PendingEntry, Scope};
-use crate::contract::{
-    Code, Conclusion, Effect, Entry as JournalEntry, Failure, ObjectRef, Precondition, Question, Request,
-    Resolution,
-};
+use crate::call::{PendingEntry, Scope};
+use crate::contract::{Conclusion, Entry as JournalEntry, ObjectRef, Question, Request, Resolution};
 use crate::merge::{Edits, Part};
 use crate::object::{Object, ResourceVersion};
-use crate::record::{RoleRecord, WritePurpose, WriteRecord};
-use crate::shared::guards::Guard;
+use crate::record::{RoleRecord, WriteRecord};
 use crate::shared::locks::LockAnswer;
 use crate::time::Boot;
 use crate::worker::Written;
-
-use super::{Command, Context};
 
 /// The state that a pass collects while it runs.
 #[derive(Debug, Default)]
@@ -180,50 +174,4 @@ impl Work {
             entry.fate = fate;
         }
     }
-}
-
-impl Context<'_> {
-    /// The precondition of a write of the primary: the version that the pass knows.
-    pub(super) fn precondition(&self, current: &Object) -> Precondition {
-        let mut precondition = current.precondition();
-        if !self.is_guarded(Guard::Precondition) {
-            precondition.resource_version = None;
-        }
-        precondition
-    }
-
-    /// Records a write of the primary. Its result enters the cache, so that the watch event of the same write does
-    /// not enqueue the key.
-    pub(super) fn primary_written(&mut self, purpose: WritePurpose, found: Found) -> Result<(), Failure> {
-        // A successful write answers with the object that it wrote.
-        let answer = found.and_then(|mut found| {
-            let gone = || Failure::new(Code::NotFound, "the object is gone");
-            found.pop().ok_or_else(gone)
-        });
-        let (version, failure) = match &answer {
-            Ok(object) => (Some(object.version().0), None),
-            Err(failure) => (None, Some(failure.clone())),
-        };
-        self.work.writes.push(WriteRecord {
-            purpose,
-            version,
-            failure,
-        });
-        let known = self.work.current.as_ref().map(Object::version);
-        self.work.behind = match &answer {
-            Err(failure) if is_outdated(failure) => known,
-            _ => None,
-        };
-        let object = answer?;
-        let before = self.work.current.replace(object.clone());
-        let own = self.own_change(before.as_ref(), &object);
-        self.command(Command::Wrote { object, own });
-        Ok(())
-    }
-}
-
-/// Whether a write of the primary failed because the version that the pass knows may no longer be the present one: another
-/// writer came first, or nobody knows what became of the write.
-pub(super) fn is_outdated(failure: &Failure) -> bool {
-    failure.code == Code::Aborted || failure.effect == Effect::Unknown
 }

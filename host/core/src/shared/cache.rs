@@ -434,6 +434,8 @@ mod tests {
         cache.observe(&scope(), listed(1));
         cache.observe(&scope(), WatchEvent::Deleted(node(3, json!({}))));
         assert!(cache.observe(&scope(), listed(2)).is_empty());
+        let again = WatchEvent::Applied(node(1, json!({})));
+        assert!(cache.observe(&scope(), again).is_empty());
         assert_eq!(version(&cache), None);
     }
 

@@ -9,6 +9,7 @@ pub enum Guard {
     WriteAhead,
     Precondition,
     OwnWritesEnqueueNothing,
+    OwnByBothVersions,
     LookBeforeTheFirstAct,
     RebaseOnlyWhatNobodyChanged,
     NotFoundNeedsASyncedWatch,

@@ -21,12 +21,16 @@ use crate::contract::Failure;
 use crate::time::{Boot, Now, millis};
 
 /// How long a holder may go without renewal. Even if each call about the lease takes its longest, a renewal is answered
-/// 6 s after the one before was sent. The 7 s that are left cover each call that changes something (5 s at most), so
-/// that work need not pause for renewals.
+/// 6 s after the one before was sent. The 7 s that are left cover each call that changes something (5 s, or up to 7 s of a
+/// connection that says so), so that work need not pause for renewals.
 pub const DURATION: Duration = Duration::from_secs(13);
 /// The interval between the answer to a renewal and the next renewal, and between reads of a foreign lease. It is that
 /// of the controllers of Kubernetes (`RetryPeriod` of client-go's leader election).
 pub const RENEW_EVERY: Duration = Duration::from_secs(2);
+/// The longest time that an operation of a cloud may take: what a lease leaves while a renewal is answered late (see
+/// [`DURATION`]). An operation that takes longer would have to wait for a renewal before it begins.
+pub const OPERATION_AT_MOST: Duration =
+    Duration::from_secs(DURATION.as_secs() - RENEW_EVERY.as_secs() - 2 * CALL_LONGEST.as_secs());
 /// The interval between tries after a failure.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// The longest time that a call about the lease may take. Later it counts as failed. Three such failures in a row, each
@@ -406,6 +410,11 @@ mod tests {
             assert!(sent >= arrives + ended, "{dies}: {sent}");
             assert!(sent + call <= dies + 16_000, "{dies}: {sent}");
         }
+    }
+
+    #[test]
+    fn a_lease_covers_the_longest_operation_while_a_renewal_is_answered_late() {
+        assert_eq!(OPERATION_AT_MOST, Duration::from_secs(7));
     }
 
     #[test]

@@ -31,6 +31,23 @@ fn health_counts_what_passes_came_to() {
 }
 
 #[test]
+fn a_recorded_pass_counts_the_texts_that_it_holds() {
+    let bytes = |patch: Value| {
+        let mut harness = Harness::with(vec![machine("m", 1, json!({}))]);
+        harness.step(pending(vec![get()]));
+        let (id, _) = harness.take("get", |call| matches!(call, Call::Cloud(_)));
+        harness.reply(id, Reply::Answer(Ok(json!({}))));
+        harness.step(conclusion(patch, Next::Settled(None), vec![0]));
+        harness.refused(Failure::new(Code::NotFound, "gone"));
+        harness.records[0].bytes()
+    };
+    let (short, long) = ("x".repeat(10), "x".repeat(4_010));
+    let of = |text: &str| bytes(json!({"status": {"phase": text}}));
+    assert!(of(&long) >= of(&short) + 4_000);
+    assert!(of(&short) > 1_024);
+}
+
+#[test]
 fn a_pass_is_told_why_it_runs() {
     let mut binding = fixture_binding(&[Role::Lifecycle]);
     binding.spec.governs.name = Some("m".into());

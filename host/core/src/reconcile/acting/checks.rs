@@ -5,7 +5,6 @@ use std::sync::Arc;
 use polity_kube_rules::text;
 use serde_json::{Value, json};
 
-use super::Context;
 use crate::binding::{Binding, KindGrant};
 use crate::catalogue::OperationEffect;
 use crate::contract::{
@@ -15,6 +14,7 @@ use crate::grants::{self, Refusal, Ungranted};
 use crate::key::ObjectKey;
 use crate::object::ResourceVersion;
 use crate::pending::Pending;
+use crate::reconcile::context::Context;
 use crate::reconcile::frame::primary_scope;
 use crate::reconcile::publishing::has_conditions;
 use crate::reconcile::work::Fate;
@@ -101,7 +101,13 @@ fn leaves_host_conditions(
     let known = json!({"status": {"conditions": conditions}});
     match grants::host_conditions(&known) == wanted {
         true => Ok(Some(now.version())),
-        false => Err(Ungranted::HostConditionsOf((&act.object).into()).into()),
+        false => {
+            let what = format!(
+                "write conditions of the host on {} {name}: a patch of the conditions must keep them",
+                kind.kind
+            );
+            Err(Ungranted::to(what).into())
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::call::{Scope, WatchEvent};
 use crate::contract::{Kind, ObjectRef, Precondition, Question, Resolution, Role};
+use crate::reconcile::Phase;
 use crate::reconcile::fixture::{
     FINALIZER, Fixture, answer, clone_of, config_map, config_maps, entry, failure, found, journal, machine,
     ms, operations, outcome, patches, pending, prepared, ready, stepped, stop, terms, versions,
@@ -124,7 +125,8 @@ fn a_write_that_fails_before_the_first_act_gives_the_pass_up() {
     );
     let (flow, _) = without.requests(vec![stop()]);
     let (flow, _) = without.go_on(flow, found(Err(failure(Code::Aborted))));
-    let given_up = |flow: &Flow| matches!(outcome(flow), Some(Outcome::Discarded(Discard::NotWritten(_))));
+    let given_up =
+        |flow: &Flow<Phase>| matches!(outcome(flow), Some(Outcome::Discarded(Discard::NotWritten(_))));
     assert!(given_up(&flow), "{flow:?}");
     let mut fixture = Fixture::new();
     let (flow, _) = fixture.requests(vec![clone_of("m")]);
@@ -337,7 +339,7 @@ fn an_entry_that_the_api_server_drops_refuses_its_create_and_no_other_act() {
 }
 
 /// A pass whose create is entered and sent.
-fn cloning() -> (Fixture, Flow) {
+fn cloning() -> (Fixture, Flow<Phase>) {
     let mut fixture = Fixture::new();
     let (flow, commands) = fixture.requests(vec![clone_of("m")]);
     let patch = patches(&commands)[0].clone();
@@ -700,7 +702,7 @@ fn a_write_changes_what_a_pass_looked_at_where_the_scope_shows_the_object() {
 }
 
 /// A pass that looks at the ConfigMap `site`, which the function makes.
-fn looking() -> (Fixture, Flow, impl Fn(Value) -> Value) {
+fn looking() -> (Fixture, Flow<Phase>, impl Fn(Value) -> Value) {
     let mut fixture = Fixture::new();
     let scope = config_maps();
     fixture.cache.open(&scope);
@@ -817,7 +819,7 @@ fn an_event_that_fits_no_row_is_a_defect() {
 #[test]
 fn an_identity_policy_changes_nothing_in_a_cloud() {
     let mut fixture = Fixture::of(machine(1, json!({})), &[Role::Identity, Role::Lifecycle]);
-    let phase = crate::reconcile::start(&fixture.frame);
+    let phase = fixture.started();
     let (flow, _) = fixture.enter(phase);
     let (_, commands) = fixture.go_on(flow, stepped(pending(vec![stop()])));
     assert!(operations(&commands).is_empty(), "{commands:?}");
@@ -828,7 +830,7 @@ fn an_identity_policy_changes_nothing_in_a_cloud() {
 
 #[test]
 fn what_is_asked_for_and_may_land_changes_the_primary_or_something_else() {
-    let writes_primary = |flow: &Flow| match flow {
+    let writes_primary = |flow: &Flow<Phase>| match flow {
         Flow::Wait(phase) => phase.writes_primary(),
         flow => panic!("{flow:?}"),
     };
@@ -882,7 +884,18 @@ fn a_patch_of_another_object_keeps_the_conditions_of_hosts_on_the_version_that_h
             } => Some(patch.precondition.resource_version.clone()),
             _ => None,
         });
-        sent.ok_or_else(|| answers(&commands)[0].clone().expect_err("it is refused"))
+        sent.ok_or_else(|| {
+            let code = answers(&commands)[0].clone().expect_err("it is refused");
+            let told = commands.iter().find_map(|command| match command {
+                Command::Report(Report::Ungranted(what)) => Some(what.to_string()),
+                _ => None,
+            });
+            let said = (code == Code::PermissionDenied).then_some(
+                "not granted: write conditions of the host on Machine n: a patch of the conditions must keep them",
+            );
+            assert_eq!(told.as_deref(), said);
+            code
+        })
     };
     let patched = |patch: Value, shows: bool| patched_of("Machine", patch, shows);
     let conditions = |list: Value| json!({"status": {"conditions": list}});

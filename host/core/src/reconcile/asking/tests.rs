@@ -1,7 +1,10 @@
 //! Tests of the rows of [`Asking`], and of single answers.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::binding::{Grant, Limits};
+use crate::call::Scope;
 use crate::call::WatchEvent;
 use crate::contract::{ListQuery, ObjectRef};
 use crate::key::PassId;
@@ -10,6 +13,7 @@ use crate::reconcile::fixture::{
     Fixture, answer, ask, config_map, config_maps, failure, found, get, pending, stepped,
 };
 use crate::reconcile::{Dependency, Moved, Report};
+use crate::reconcile::{Phase, fixture::stepping};
 use crate::selection::Selection;
 use serde_json::{Value, json};
 
@@ -303,8 +307,8 @@ fn a_long_list_that_the_last_pass_used_is_rendered_before_the_first_step() {
         });
     let selection = Selection::of(&asked.question).expect("selectors");
     let dependency = Dependency::new(grant.expect("a grant").into(), config_maps(), selection);
-    fixture.frame.last.used = [((Role::Lifecycle, asked.question), dependency)].into();
-    let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+    fixture.frame.last.used = [(Arc::new((Role::Lifecycle, asked.question)), dependency)].into();
+    let (flow, commands) = fixture.enter(stepping(Role::Lifecycle));
     assert!(matches!(flow, Flow::Wait(Phase::Stepping(_))), "{flow:?}");
     assert_eq!(journal(&commands).map(|journal| journal.len()), Some(1));
 }
@@ -549,7 +553,7 @@ fn what_the_last_pass_used_and_does_not_fit_any_more_is_left_to_be_asked_for() {
     let mut fixture = Fixture::new();
     listed(&mut fixture, vec![site("v")]);
     let look = fixture
-        .with(|context| Look::of(Role::Lifecycle, &asked.question, None, context))
+        .with(|context| Look::of(Arc::new((Role::Lifecycle, asked.question.clone())), None, context))
         .0;
     let Look {
         asked,
@@ -563,15 +567,15 @@ fn what_the_last_pass_used_and_does_not_fit_any_more_is_left_to_be_asked_for() {
     };
     // Questions for the latest object, and questions of another role, are not prefetched.
     fixture.frame.last.used = [
-        ((Role::Identity, asked.1.clone()), dependency.clone()),
+        (Arc::new((Role::Identity, asked.1.clone())), dependency.clone()),
         (asked, dependency.clone()),
-        ((Role::Lifecycle, latest.question), dependency),
+        (Arc::new((Role::Lifecycle, latest.question)), dependency),
     ]
     .into();
     let bytes = Object::new(site("v")).json().len() as u64;
     for (limit, known) in [(bytes, 1), (bytes - 1, 0)] {
         fixture.bind(|binding| binding.spec.limits.answer = limit);
-        let (_, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let (_, commands) = fixture.enter(stepping(Role::Lifecycle));
         assert_eq!(
             journal(&commands).map(|journal| journal.len()),
             Some(known),
@@ -581,7 +585,7 @@ fn what_the_last_pass_used_and_does_not_fit_any_more_is_left_to_be_asked_for() {
 }
 
 /// A pass whose last pass used these parts of an object of the cluster. Returns what the first step knows.
-fn begun(limits: impl Fn(&mut Limits), parts: &[&str]) -> (Fixture, Flow, usize) {
+fn begun(limits: impl Fn(&mut Limits), parts: &[&str]) -> (Fixture, Flow<Phase>, usize) {
     let mut fixture = Fixture::new();
     fixture.bind(|binding| limits(&mut binding.spec.limits));
     listed(&mut fixture, vec![site("v")]);
@@ -592,7 +596,8 @@ fn begun(limits: impl Fn(&mut Limits), parts: &[&str]) -> (Fixture, Flow, usize)
         if let Question::Object(query) = &mut asked.question {
             query.projection = part.split_whitespace().map(str::to_owned).collect();
         }
-        let look = fixture.with(|context| Look::of(Role::Lifecycle, &asked.question, None, context));
+        let look = fixture
+            .with(|context| Look::of(Arc::new((Role::Lifecycle, asked.question.clone())), None, context));
         let Look {
             asked,
             grant,
@@ -602,7 +607,7 @@ fn begun(limits: impl Fn(&mut Limits), parts: &[&str]) -> (Fixture, Flow, usize)
         (asked, Dependency::new(grant, scope, selection))
     });
     fixture.frame.last.used = used.collect::<Vec<_>>().into();
-    let (flow, commands) = fixture.enter(Stepping::begin(Role::Lifecycle));
+    let (flow, commands) = fixture.enter(stepping(Role::Lifecycle));
     let known = journal(&commands).map_or(0, |journal| journal.len());
     (fixture, flow, known)
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::entry::PendingEntry;
-use crate::reconcile::work::{Entry, EntryHistory};
-use crate::reconcile::{Frame, Work};
+use crate::reconcile::frame::Frame;
+use crate::reconcile::work::{Entry, EntryHistory, Work};
 use crate::time::millis;
 use crate::worker::{Drops, Entries};
 

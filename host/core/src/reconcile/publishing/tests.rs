@@ -6,8 +6,8 @@ use crate::reconcile::fixture::{
     Fixture, at, computed, concluded, conclusion, entry, failure, found, machine, ms, outcome, patches,
     pending, stepped, terms, versions,
 };
-use crate::reconcile::stepping::Stepping;
 use crate::reconcile::work::{Entry, EntryHistory, Fate};
+use crate::reconcile::{Phase, fixture::stepping};
 use crate::shared::terms::NotSent;
 
 /// The reply with the object as another writer left it.
@@ -66,7 +66,7 @@ fn a_write_that_was_not_sent_ends_its_publication() {
 }
 
 /// A publication of `status.phase` whose write met a conflict.
-fn conflicting(acted: bool) -> (Fixture, Flow) {
+fn conflicting(acted: bool) -> (Fixture, Flow<Phase>) {
     let mut fixture = Fixture::of(machine(1, json!({"status": {"phase": "a"}})), &[Role::Lifecycle]);
     let (flow, _) = fixture.concludes(json!({"status": {"phase": "b", "more": 1}}));
     fixture.work.acted = acted;
@@ -293,7 +293,7 @@ fn what_was_written_stands_on_the_versions_of_the_later_writes_of_the_same_pass(
 }
 
 /// A pass of a deleting object, with an entry of this fate. The lifecycle policy removes its finalizer.
-fn removing(fate: Fate, finalizers: &Value) -> (Flow, Vec<Command>) {
+fn removing(fate: Fate, finalizers: &Value) -> (Flow<Phase>, Vec<Command>) {
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"pending": [entry("a")]}});
     let mut fixture = Fixture::of(machine(1, deleting), &[Role::Lifecycle]);
     let entry = serde_json::from_value(entry("a")).expect("an entry");
@@ -464,7 +464,7 @@ fn a_create_in_doubt_is_a_condition_that_says_until_when_and_goes_with_the_doubt
 fn denied(stands: &Value, failure: Failure) -> (Option<Value>, Vec<Event>) {
     let rest = json!({"status": {"conditions": stands}});
     let mut fixture = Fixture::of(machine(1, rest), &[Role::Identity, Role::Lifecycle]);
-    let (flow, _) = fixture.enter(Stepping::begin(Role::Identity));
+    let (flow, _) = fixture.enter(stepping(Role::Identity));
     let conclusion = Conclusion {
         next: Next::Retry {
             class: RetryClass::Short,
@@ -571,7 +571,7 @@ fn a_fault_stays_one_whatever_becomes_of_its_condition() {
 fn a_defect_of_the_host_is_said_on_its_object_and_blames_no_policy() {
     let mut fixture = Fixture::new();
     let phase = Publishing::bug("Asking got Opened".into(), &fixture.frame);
-    let (flow, commands) = fixture.enter(phase);
+    let (flow, commands) = fixture.enter(Phase::Publishing(phase));
     let condition = &patches(&commands)[0]["status"]["conditions"][0];
     assert_eq!(
         (&condition["type"], &condition["message"]),
@@ -594,7 +594,7 @@ fn events_are_few_and_of_a_length_that_api_servers_take() {
         reason: "R".repeat(1_000),
         message: "m".repeat(10_000),
     };
-    let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+    let (flow, _) = fixture.enter(stepping(Role::Lifecycle));
     let conclusion = Conclusion {
         events: vec![event; 100],
         ..conclusion(json!(null))
@@ -616,7 +616,7 @@ fn conditions_of_the_host_keep_the_time_of_their_transition_and_those_of_others_
         {"type": "Ready", "status": "True"},
         {"type": "polity.dev/Quarantined", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}]}});
     let mut fixture = Fixture::of(machine(1, conditions), &[Role::Lifecycle]);
-    let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+    let (flow, _) = fixture.enter(stepping(Role::Lifecycle));
     let (_, commands) = fixture.go_on(flow, stepped(pending(vec![])));
     let written = &patches(&commands)[0]["status"]["conditions"];
     assert_eq!(written[0], json!({"type": "Ready", "status": "True"}));
@@ -666,7 +666,7 @@ fn only_the_status_is_written_as_a_subresource_and_a_write_on_its_way_may_land()
             _ => None,
         })
     };
-    let in_flight = |flow: &Flow| matches!(flow, Flow::Wait(phase) if phase.writes_primary());
+    let in_flight = |flow: &Flow<Phase>| matches!(flow, Flow::Wait(phase) if phase.writes_primary());
     let (flow, commands) = fixture.concludes(patch);
     assert_eq!(subresource(&commands), Some(None));
     assert!(in_flight(&flow));
@@ -681,7 +681,7 @@ fn only_the_status_is_written_as_a_subresource_and_a_write_on_its_way_may_land()
 fn an_object_that_its_policy_cannot_read_says_so() {
     let undecodable = |class, code, notes: Vec<String>| {
         let mut fixture = Fixture::new();
-        let (flow, _) = fixture.enter(Stepping::begin(Role::Lifecycle));
+        let (flow, _) = fixture.enter(stepping(Role::Lifecycle));
         let next = Next::Retry {
             class,
             failure: Some(failure(code)),
@@ -713,7 +713,7 @@ fn an_object_that_is_released_loses_every_entry_and_the_finalizer_of_its_lifecyc
     let deleting = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers});
     let object = json!({"metadata": deleting, "status": {"pending": [entry("a")]}});
     let mut fixture = Fixture::of(machine(1, object), &[Role::Identity, Role::Lifecycle]);
-    let (flow, _) = fixture.enter(Stepping::begin(Role::Identity));
+    let (flow, _) = fixture.enter(stepping(Role::Identity));
     let released = Some(crate::contract::Verdict::Released);
     let (flow, commands) = fixture.go_on(flow, concluded(released, conclusion(json!(null))));
     assert_eq!(patches(&commands)[0]["status"], json!({"pending": null}));
@@ -778,7 +778,7 @@ fn drafting() -> (Fixture, Phase, Command) {
         edits: edits(&fixture.frame, json!({"status": {"phase": "b"}})),
         ..Publication::of_host(&fixture.frame, HostCondition::is("polity.dev/Quarantined", ""))
     });
-    let (flow, mut commands) = fixture.on(phase, PhaseEvent::Entered);
+    let (flow, mut commands) = fixture.on(Phase::Publishing(phase), PhaseEvent::Entered);
     let Flow::Wait(phase) = flow else {
         panic!("{flow:?}")
     };
