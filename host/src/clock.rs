@@ -118,12 +118,14 @@ impl Clock {
     /// data folder remembers.
     pub fn standing(speed: Speed, unix: Unix) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self::standing_at(speed, unix.max(Unix::default() + now.unwrap_or_default()))
+    }
+
+    /// The same from this time, whatever time it is.
+    pub fn standing_at(speed: Speed, unix: Unix) -> Self {
         Clock {
             speed,
-            origin: Now {
-                boot: boot(),
-                unix: unix.max(Unix::default() + now.unwrap_or_default()),
-            },
+            origin: Now { boot: boot(), unix },
             started: SetOnce::new(),
             read: Mutex::default(),
         }

@@ -364,6 +364,7 @@ impl Connections {
             transport: transport.clone(),
             credentials,
             rates: parsed.rates(),
+            longest: parsed.longest()?,
             reach: reach.clone(),
             keeps: self.keeps.clone(),
         };

@@ -106,7 +106,7 @@ fn checked(crd: &Value) -> Result<Value, String> {
 
 /// Whether a policy may define kinds of this group. Groups of Kubernetes are closed, also for kinds that
 /// Kubernetes does not serve yet.
-fn is_open(group: &str, kind: &str) -> bool {
+pub(crate) fn is_open(group: &str, kind: &str) -> bool {
     let group = group.to_ascii_lowercase();
     let of_kubernetes = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
     let kind = Kind {

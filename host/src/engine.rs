@@ -868,7 +868,7 @@ mod tests {
     /// An engine without bindings, on the embedded API.
     fn engine() -> Engine {
         let clock = Arc::new(Clock::real());
-        let api = crate::standalone::open(&clock, None).expect("the embedded API");
+        let api = crate::standalone::open(&clock, None, None).expect("the embedded API");
         let cluster = Cluster::new(kube::Client::new(api, "default"), ("polity-system", "polity"));
         let cluster = Arc::new(cluster);
         let secrets = Arc::new(ClusterSecrets::new(cluster.clone()));

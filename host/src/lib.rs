@@ -35,7 +35,6 @@ pub mod overview;
 pub mod packed;
 pub mod policies;
 pub mod polls;
-mod priority;
 mod private;
 pub mod progress;
 pub mod rbac;

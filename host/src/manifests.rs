@@ -63,7 +63,7 @@ impl Manifests {
                 continue;
             }
             if is_scenario(&value) {
-                let scenario = Scenario::read(value).with_context(at)?;
+                let scenario = Scenario::read(value, &text).with_context(at)?;
                 if self.scenario.replace(scenario).is_some() {
                     bail!("{}: this is a second scenario; give only one", at());
                 }

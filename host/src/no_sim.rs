@@ -49,7 +49,7 @@ pub enum Scenario {}
 
 impl Scenario {
     /// Refuses a manifest that is a scenario.
-    pub(crate) fn read(_: Value) -> Result<Self> {
+    pub(crate) fn read(_: Value, _: &str) -> Result<Self> {
         bail!(
             "this build has no simulated cloud, so it cannot play a scenario: {WITH_SIM}, or remove the scenario"
         )

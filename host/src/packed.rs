@@ -10,9 +10,12 @@ use flate2::write::GzEncoder;
 /// The first bytes of a gzip file. No WebAssembly begins with them.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The WebAssembly in a file, of at most so many bytes. The first bytes of the file tell whether gzip has packed it,
-/// whatever its name is.
-pub(crate) fn unpacked(file: Vec<u8>, largest: u64) -> Result<Vec<u8>> {
+/// What is in a file, of at most so many bytes. The first bytes of the file tell whether gzip has packed it, whatever its name
+/// is.
+///
+/// # Errors
+/// It is damaged, or larger.
+pub fn unpacked(file: Vec<u8>, largest: u64) -> Result<Vec<u8>> {
     if !file.starts_with(&GZIP) {
         return Ok(file);
     }

@@ -1,6 +1,6 @@
 //! The sources of policies: files in the policy folder, and for development crates that cargo builds.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use cap_std::ambient_authority;
-use cap_std::fs::{Dir, MetadataExt as _};
+use cap_std::fs::{Dir, Metadata, MetadataExt as _};
 use polity_core::binding::{PolicyId, PolicySource};
 use polity_sandbox::driver::Driver;
 use polity_sandbox::{LoadError, Policy, Sandbox};
@@ -64,8 +64,8 @@ pub struct Policies {
     folder: Option<Dir>,
     single_flight: SingleFlight,
     builds_crates: bool,
-    /// The crates that were built. Several bindings may name the same crate, and the build is reported once.
-    built: Mutex<BTreeSet<PathBuf>>,
+    /// The wasm files of the crates that were built, by the folders of the crates. The first build of one is reported.
+    built: Mutex<BTreeMap<PathBuf, Option<PathBuf>>>,
     compiling: Arc<Slow>,
     report: Report,
 }
@@ -179,10 +179,18 @@ impl Policies {
         })
     }
 
-    /// The state of a policy's file. It changes when the file is replaced or written to. `None` for crates
-    /// and missing files.
+    /// The state of a policy's file, or of what a crate was built into. It changes when the file is replaced or written to:
+    /// whoever builds the crate again has the new version loaded. `None` for what is not there.
     pub(crate) fn stamp(&self, source: &PolicySource) -> Option<Stamp> {
-        let metadata = self.folder.as_ref()?.metadata(source.file.as_ref()?).ok()?;
+        let metadata = match (&source.file, &source.krate) {
+            (Some(file), _) => self.folder.as_ref()?.metadata(file).ok()?,
+            (None, Some(krate)) => {
+                let folder = self.path.join(krate).canonicalize().ok()?;
+                let built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+                Metadata::from_just_metadata(std::fs::metadata(built.get(&folder)?.as_ref()?).ok()?)
+            }
+            (None, None) => return None,
+        };
         let modified = metadata.modified().ok()?.into_std();
         Some(Stamp {
             inode: metadata.ino(),
@@ -230,9 +238,9 @@ impl Policies {
             );
         }
         let folder = folder.canonicalize().unwrap_or(folder);
-        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_first = built.insert(folder.clone());
-        drop(built);
+        let built = || self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = !built().contains_key(&folder);
+        built().entry(folder.clone()).or_default();
         if is_first {
             self.add_target(&folder)?;
             (self.report)(&format!("building {} for {TARGET}", shown_from_here(&folder)));
@@ -259,7 +267,7 @@ impl Policies {
             .stdout(Stdio::piped())
             .stdin(Stdio::null())
             .spawn()
-            .context("cannot start cargo")?;
+            .context("cannot start cargo, which builds policies: install Rust with https://rustup.rs, then run `rustup toolchain install`")?;
         let stdout = cargo.stdout.take().context("cargo has no output")?;
         let mut artifact = None;
         for line in BufReader::new(stdout).lines() {
@@ -273,12 +281,14 @@ impl Policies {
         if !cargo.wait()?.success() {
             bail!("cargo cannot build {}; its errors are above", folder.display());
         }
-        artifact.ok_or_else(|| {
+        let artifact = artifact.ok_or_else(|| {
             anyhow!(
                 "{} builds no wasm file: add crate-type = [\"cdylib\", \"rlib\"] to its [lib]",
                 folder.display()
             )
-        })
+        })?;
+        built().insert(folder, Some(artifact.clone()));
+        Ok(artifact)
     }
 
     /// Installs the wasm target if it is missing and rustup can install it.

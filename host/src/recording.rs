@@ -299,6 +299,9 @@ impl Recording {
 
     /// What the binding of this digest said; `None` if it was not recorded, as in recordings of older versions.
     pub fn binding(&self, digest: &str) -> Result<Option<BindingSpec>> {
+        if digest.is_empty() {
+            return Ok(None);
+        }
         let name = format!("bindings/{digest}.json");
         let Some(text) = self.file(&name)? else {
             return Ok(None);

@@ -1,6 +1,7 @@
 //! Scenario files: what happens to the cloud and the objects of an example, and what must hold in the end.
 
 mod course;
+mod typo;
 
 use std::sync::Arc;
 
@@ -216,11 +217,13 @@ impl Scenario {
             .to_value()
     }
 
-    /// Reads a scenario from its manifest.
-    pub(crate) fn read(manifest: Value) -> Result<Self> {
+    /// Reads a scenario from its manifest. `text` is its file, for what is said of a typo.
+    pub(crate) fn read(manifest: Value, text: &str) -> Result<Self> {
         let digest = hex(&Sha256::digest(manifest["steps"].to_string()));
-        let scenario: Scenario =
-            serde_path_to_error::deserialize(manifest).map_err(|e| anyhow!("{}: {}", e.path(), e.inner()))?;
+        let scenario: Scenario = serde_path_to_error::deserialize(manifest).map_err(|e| {
+            let said = format!("{}: {}", e.path(), e.inner());
+            anyhow!("{}", typo::explained(&said, text))
+        })?;
         Ok(Scenario { digest, ..scenario })
     }
 

@@ -131,7 +131,6 @@ impl Settling<'_> {
 #[cfg(all(test, feature = "sim"))]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::Ordering;
 
     use polity_cluster::Cluster;
 
@@ -140,7 +139,7 @@ mod tests {
 
     fn clock_and_clouds() -> (Arc<Clock>, Clouds) {
         let clock = Arc::new(Clock::real());
-        let api = crate::standalone::open(&clock, None).expect("the embedded API");
+        let api = crate::standalone::open(&clock, None, None).expect("the embedded API");
         let cluster = Cluster::new(kube::Client::new(api, "default"), ("polity-system", "polity"));
         let secrets = Arc::new(ClusterSecrets::new(Arc::new(cluster)));
         (clock.clone(), Clouds::new(clock, secrets, None, 0, None))
@@ -233,7 +232,7 @@ mod tests {
         let answer = async {
             while let Some(question) = questions.recv().await {
                 looks += 1;
-                left.store(0, Ordering::SeqCst);
+                left.lock().expect("nobody panicked").clear();
                 let _ = question.send(settled.clone());
             }
         };

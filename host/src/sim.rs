@@ -42,10 +42,10 @@ pub(crate) fn notice(name: &str, cloud: &dyn Cloud, data: Option<&Data>) -> Opti
 
 /// What a scenario still has to do, for a person.
 pub(crate) fn unfinished(running: Option<&Running>, clouds: &Clouds) -> Vec<String> {
-    let left = running.map(Running::steps_left).filter(|left| *left > 0);
+    let left = running.map(Running::steps_left).unwrap_or_default();
     let mut unfinished: Vec<String> = left
-        .map(|left| format!("the scenario has {left} steps left"))
-        .into_iter()
+        .iter()
+        .map(|step| format!("a step of the scenario is left: {step}"))
         .collect();
     let all = clouds.all();
     let with_faults = all.iter().filter_map(|cloud| cloud.simulation());

@@ -13,14 +13,16 @@ use crate::data::{Data, OBJECTS};
 use crate::private;
 use crate::sim;
 
-/// Opens the embedded API, in the data folder if one is given.
-pub fn open(clock: &Arc<Clock>, data: Option<&Data>) -> Result<Api> {
+/// Opens the embedded API, in the data folder if one is given. From the same seed and the same writes come the same uids;
+/// without a seed nobody can predict them.
+pub fn open(clock: &Arc<Clock>, data: Option<&Data>, seed: Option<u64>) -> Result<Api> {
     let now = clock.clone();
     let clock: polity_standalone::Clock =
         Arc::new(move || UNIX_EPOCH + Duration::from_millis(now.now().unix.0));
-    let mut seed = [0; 16];
-    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
+    let mut random = [0; 16];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .context("the operating system returned no random bytes")?;
+    let seed = seed.map_or(random, |seed| u128::from(seed).to_be_bytes());
     let store = match data {
         None => Store::in_memory(clock, seed),
         Some(data) => {

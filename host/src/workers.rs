@@ -1,9 +1,13 @@
 //! Threads that render answers, call policies, and check and draft what these conclude. Their queue is that of core: the tenant
 //! queue that has spent least comes next, and none has all threads.
+//!
+//! All threads but one keep off the first processor, and that one works only while all others do. So what one tenant computes
+//! delays neither the event loop nor the steps of others by ticks of the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use polity_clouds::priority;
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::call::{CallId, Reply};
 use polity_core::contract::{Code, Failure, RetryRequest};
@@ -13,8 +17,6 @@ use polity_core::fault::{Fault, FaultKind};
 use polity_core::worker::{Draft, Part, StepInput, StepReply, StepWork};
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
-
-use crate::priority;
 
 /// The threads that call policies.
 pub(crate) struct Workers {
@@ -28,8 +30,10 @@ pub(crate) struct Workers {
 #[derive(Default)]
 pub(crate) struct Queue {
     jobs: Mutex<Jobs>,
-    /// Signals work.
+    /// Signals work to all threads but the last.
     come: Condvar,
+    /// Signals work to the last thread.
+    come_last: Condvar,
 }
 
 #[derive(Default)]
@@ -37,6 +41,8 @@ struct Jobs {
     waiting: FairQueue<Job>,
     /// Where each stands; `None` while a thread has it.
     places: BTreeMap<CallId, Option<(Arc<str>, u64)>>,
+    /// The threads that wait for work, without the last one.
+    idle: usize,
     closed: bool,
 }
 
@@ -70,7 +76,11 @@ impl Workers {
             let named = std::thread::Builder::new().name(format!("policy-{number}"));
             let started = named.spawn(move || {
                 priority::step_back(priority::WORK);
-                while let Some(mut job) = queue.next(places) {
+                let is_last = number == 0;
+                if !is_last {
+                    priority::leave_a_processor();
+                }
+                while let Some(mut job) = queue.next(places, is_last) {
                     let (reply, cost) = job.part();
                     let Some(reply) = reply else {
                         queue.again(job, cost);
@@ -180,6 +190,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         self.queue.jobs().closed = true;
         self.queue.come.notify_all();
+        self.queue.come_last.notify_all();
     }
 }
 
@@ -190,8 +201,17 @@ impl Queue {
     }
 
     fn push(&self, job: Job) {
-        self.jobs().push(job);
-        self.come.notify_one();
+        let mut jobs = self.jobs();
+        jobs.push(job);
+        self.wake(&jobs);
+    }
+
+    /// Wakes a thread: the last one only if no other waits for work.
+    fn wake(&self, jobs: &Jobs) {
+        match jobs.idle {
+            0 => self.come_last.notify_one(),
+            _ => self.come.notify_one(),
+        }
     }
 
     /// A thread has done a part of a job. The rest waits for its turn, unless nobody waits for it any more.
@@ -210,18 +230,27 @@ impl Queue {
         }
     }
 
-    fn next(&self, places: Places) -> Option<Job> {
+    /// Waits for a job. The last thread gets one only while no other waits for work.
+    fn next(&self, places: Places, is_last: bool) -> Option<Job> {
+        let come = if is_last { &self.come_last } else { &self.come };
         let mut jobs = self.jobs();
-        loop {
-            if jobs.closed {
-                return None;
-            }
-            if let Some((_, _, job)) = jobs.waiting.next(places) {
+        while !jobs.closed {
+            if is_last && jobs.idle > 0 {
+                if jobs.waiting.has_next(places) {
+                    self.wake(&jobs);
+                }
+            } else if let Some((_, _, job)) = jobs.waiting.next(places) {
                 jobs.places.insert(job.turn.id, None);
+                if jobs.waiting.has_next(places) {
+                    self.wake(&jobs);
+                }
                 return Some(job);
             }
-            jobs = self.come.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            jobs.idle += usize::from(!is_last);
+            jobs = come.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            jobs.idle -= usize::from(!is_last);
         }
+        None
     }
 
     /// A thread has done a job. It takes the next one itself, so no other thread need look.
@@ -323,10 +352,10 @@ mod tests {
         let queue = Queue::default();
         let places = Places::new(1);
         queue.push(job(1, "long"));
-        let long = queue.next(places).expect("it waits");
+        let long = queue.next(places, false).expect("it waits");
         queue.push(job(2, "short"));
         queue.again(long, 1_000);
-        let next = || queue.next(places).expect("one waits");
+        let next = || queue.next(places, false).expect("one waits");
         assert_eq!(next().turn.id, CallId(2));
         queue.end(&turn(2, "short"), 1);
         let long = next();
@@ -344,7 +373,7 @@ mod tests {
         for id in 1..=5 {
             queue.push(job(id, "many"));
         }
-        let next = || queue.next(places).map(|job| job.turn.id.0);
+        let next = || queue.next(places, false).map(|job| job.turn.id.0);
         assert_eq!((next(), next()), (Some(1), Some(2)));
         queue.push(job(6, "few"));
         queue.push(job(7, "few"));
@@ -361,6 +390,25 @@ mod tests {
         assert_eq!(next(), Some(5), "the fourth is forgotten");
         queue.jobs().closed = true;
         assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn the_last_thread_leaves_work_to_those_that_wait_for_it() {
+        let (queue, places) = (Queue::default(), Places::new(4));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let first = queue.next(places, false).expect("a job");
+                queue.push(job(2, "b"));
+                first.turn.id.0
+            });
+            while queue.jobs().idle == 0 {
+                std::thread::yield_now();
+            }
+            // Nobody is told of it.
+            queue.jobs().push(job(1, "a"));
+            let last = queue.next(places, true).expect("a job");
+            assert_eq!((other.join().expect("it ends"), last.turn.id.0), (1, 2));
+        });
     }
 
     #[test]

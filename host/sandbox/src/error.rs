@@ -48,7 +48,7 @@ pub enum LoadError {
     #[error("{0}")]
     Refused(String),
     /// The policy imports something that no policy may import.
-    #[error("the policy imports {0}; only polity:policy/diagnostics@0.2 may be imported")]
+    #[error("the policy imports {0}; only diagnostics and debug of polity:policy@0.2 may be imported")]
     Import(String),
     /// The policy does not export what the contract demands.
     #[error(

@@ -10,7 +10,7 @@
 //!
 //! # Guarantees
 //!
-//! - A policy can call one function, `diagnostics.panicked`, and nothing else: it has no clock, no randomness
+//! - A policy can call `diagnostics.panicked` and `debug.say`, and nothing else: it has no clock, no randomness
 //!   and no files.
 //! - A policy is read and compiled by a process of its own, with limits of time and memory.
 //! - One limit holds for all memories and tables of a step together, and one for all machine code that the

@@ -50,7 +50,7 @@ pub(crate) fn load(engine: &Engine, id: PolicyId, compiled: &Compiled) -> Result
 
 fn check_imports(engine: &Engine, component: &Component) -> Result<(), LoadError> {
     let mut imports = imports(engine, component).into_iter();
-    match imports.find(|name| interface(name) != Some("diagnostics")) {
+    match imports.find(|name| !matches!(interface(name), Some("diagnostics" | "debug"))) {
         Some(name) => Err(LoadError::Import(cut(name))),
         None => Ok(()),
     }

@@ -144,23 +144,36 @@ impl Policy {
     /// Runs one step of a pass in a fresh instance. For the roles lifecycle and identity.
     pub fn step(&self, pass: &Pass, limits: &Limits) -> Stepped {
         let mut store = store(&self.engine, limits, self.sizes.instances);
+        let returned = self.step_in(&mut store, pass);
+        stepped(returned, &store, limits, &self.manifest)
+    }
+
+    /// What a step says to the author of the policy (`debug.say`): some hundred messages of some thousand characters.
+    pub fn debug(&self, pass: &Pass, limits: &Limits) -> Vec<String> {
+        let mut store = store(&self.engine, limits, self.sizes.instances);
+        store.data_mut().debug = Some(Vec::new());
+        // How the step ends is known, and what it said before a fault is of interest, too.
+        let _ = self.step_in(&mut store, pass);
+        store.data_mut().debug.take().unwrap_or_default()
+    }
+
+    fn step_in(&self, store: &mut Store<State>, pass: &Pass) -> wasmtime::Result<Step> {
         let parts = convert::pass(pass);
-        let returned = match &self.world {
-            World::Lifecycle(pre) => pre.instantiate(&mut store).and_then(|instance| {
+        match &self.world {
+            World::Lifecycle(pre) => pre.instantiate(&mut *store).and_then(|instance| {
                 let lifecycle = instance.polity_policy_lifecycle();
                 parts
-                    .with(|pass| lifecycle.call_step(&mut store, pass))
+                    .with(|pass| lifecycle.call_step(&mut *store, pass))
                     .map(convert::step)
             }),
-            World::Identity(pre) => pre.instantiate(&mut store).and_then(|instance| {
+            World::Identity(pre) => pre.instantiate(&mut *store).and_then(|instance| {
                 let identity = instance.polity_policy_identity();
                 parts
-                    .with(|pass| identity.call_step(&mut store, pass))
+                    .with(|pass| identity.call_step(&mut *store, pass))
                     .map(convert::identity_step)
             }),
             World::Retry(_) => Err(wasmtime::Error::msg("a retry policy takes no steps")),
-        };
-        stepped(returned, &store, limits, &self.manifest)
+        }
     }
 
     /// Asks a retry policy for the wait until the next try. Returns the wait and the fuel that was used.

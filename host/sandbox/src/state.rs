@@ -4,7 +4,7 @@
 use wasmtime::ResourceLimiter;
 
 use crate::memory::NoMemory;
-use crate::wit::lifecycle::polity::policy::{diagnostics, types};
+use crate::wit::lifecycle::polity::policy::{debug, diagnostics, types};
 
 /// The most instances of core modules in one step. A policy compiled from Rust has one. Toolchains that
 /// compose a language's runtime from modules use a few dozen.
@@ -20,6 +20,8 @@ pub(crate) const HANDLES: usize = 10_000;
 const ELEMENT: usize = 2 * size_of::<usize>();
 /// The most characters of a panic message that are kept. People read the first line.
 const PANIC: usize = 4_096;
+/// The most messages of a step for its author, each as long as that of a panic.
+const MESSAGES: usize = 100;
 
 /// The data of a step's store.
 pub(crate) struct State {
@@ -30,6 +32,8 @@ pub(crate) struct State {
     held: u64,
     /// The message and the place of the guest's panic.
     pub(crate) panic: Option<(String, String)>,
+    /// The messages for the author, if somebody wants to see them.
+    pub(crate) debug: Option<Vec<String>>,
 }
 
 /// The error of a guest that asks for more memory than it may have.
@@ -48,6 +52,7 @@ impl State {
             limit,
             held: instances,
             panic: None,
+            debug: None,
         }
     }
 
@@ -81,9 +86,20 @@ impl types::Host for State {}
 
 impl diagnostics::Host for State {
     fn panicked(&mut self, message: String, location: String) {
-        let cut = |text: String| text.chars().take(PANIC).collect();
-        self.panic = Some((cut(message), cut(location)));
+        self.panic = Some((cut(&message), cut(&location)));
     }
+}
+
+impl debug::Host for State {
+    fn say(&mut self, message: String) {
+        if let Some(debug) = self.debug.as_mut().filter(|debug| debug.len() < MESSAGES) {
+            debug.push(cut(&message));
+        }
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(PANIC).collect()
 }
 
 impl ResourceLimiter for State {

@@ -25,6 +25,7 @@ pub(crate) mod identity {
         with: {
             "polity:policy/types": crate::wit::lifecycle::polity::policy::types,
             "polity:policy/diagnostics": crate::wit::lifecycle::polity::policy::diagnostics,
+            "polity:policy/debug": crate::wit::lifecycle::polity::policy::debug,
         },
     });
 }

@@ -1,5 +1,7 @@
 //! `polity explain`: the timeline of an object's passes, and what it waits for.
 
+mod debug;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
@@ -13,11 +15,16 @@ use polity_core::time::Unix;
 use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
 
+use debug::Debug;
+
 use super::recorded::{KindName, Recorded, RecordedPasses};
 use crate::display::{duration, printable, then};
 use crate::edges;
 use crate::progress::{Format, print, print_json};
 use crate::waiting::WaitingObject;
+
+/// What each step of a role said to the author of the policy.
+type Said = Vec<Vec<String>>;
 
 /// The most characters of an answer or patch that are shown without --full.
 const SHOWN: usize = 160;
@@ -45,7 +52,8 @@ pub(super) struct Explain {
     /// Show the ids of edges, too, and the edges that the host derives.
     #[arg(long)]
     ids: bool,
-    /// Show each step: what the policy knew, and what it wanted. Answers on which nothing rests are shown, too.
+    /// Show each step: what the policy knew, what it wanted, and what it said to its author (`cx.debug`). For the last, the
+    /// recorded version makes the step again. Answers on which nothing rests are shown, too.
     #[arg(long)]
     step: bool,
 }
@@ -79,10 +87,16 @@ impl Explain {
             );
         }
         let skipped = self.last.map_or(0, |last| passes.len().saturating_sub(last));
+        let debug = self.step.then(|| Debug::of(&folder, format)).transpose()?;
         for record in &passes[skipped..] {
+            let mut said = Vec::new();
+            if let Some(debug) = &debug {
+                let said_by = |role| debug.said(record, role);
+                said = record.roles.iter().map(said_by).collect::<Result<_>>()?;
+            }
             match format {
-                Format::Json => print_json(&as_json(record, &manifests)?),
-                Format::Text => self.show(record, &manifests),
+                Format::Json => print_json(&as_json(record, &manifests, &said)?),
+                Format::Text => self.show(record, &manifests, &said),
             }
         }
         for object in waits {
@@ -91,7 +105,8 @@ impl Explain {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn show(&self, record: &PassRecord, manifests: &BTreeMap<String, Manifest>) {
+    /// Shows a pass. `said` is what each step of each role said to the author of the policy.
+    fn show(&self, record: &PassRecord, manifests: &BTreeMap<String, Manifest>, said: &[Said]) {
         let causes: Vec<String> = record.causes.iter().map(ToString::to_string).collect();
         let attempt = if record.attempt > 0 {
             format!(", attempt {}", record.attempt)
@@ -109,10 +124,11 @@ impl Explain {
             },
         ));
         let mut noted = Vec::new();
-        for role in &record.roles {
+        for (index, role) in record.roles.iter().enumerate() {
             let notes = role.conclusion.iter().flat_map(|conclusion| &conclusion.notes);
             noted.extend(notes.map(String::as_str));
-            self.show_role(role, manifests.get(&*role.policy.0));
+            let said = said.get(index).map_or(&[][..], Vec::as_slice);
+            self.show_role(role, manifests.get(&*role.policy.0), said);
         }
         for write in &record.writes {
             let what = match write.purpose {
@@ -172,7 +188,7 @@ impl Explain {
         }
     }
 
-    fn show_role(&self, role: &RoleRecord, manifest: Option<&Manifest>) {
+    fn show_role(&self, role: &RoleRecord, manifest: Option<&Manifest>, said: &[Vec<String>]) {
         for doubt in &role.pending {
             let state = match &doubt.resolution {
                 Resolution::Done(answer) => format!("done: {answer}"),
@@ -187,7 +203,7 @@ impl Explain {
             ));
         }
         match self.step {
-            true => self.show_steps(role),
+            true => self.show_steps(role, said),
             false => self.show_entries(role, 0..role.journal.len()),
         }
         if let Some(verdict) = &role.verdict {
@@ -216,7 +232,7 @@ impl Explain {
     }
 
     /// Shows each step with what it wanted, behind the answers of the last pass, which the first step knew.
-    fn show_steps(&self, role: &RoleRecord) {
+    fn show_steps(&self, role: &RoleRecord, said: &[Vec<String>]) {
         let RoleRecord { journal, had, .. } = role;
         let Some(known) = had.first() else {
             line("    steps   were not recorded: the recording is of an older version of polity");
@@ -237,6 +253,9 @@ impl Explain {
                 "    step    {} of {name} knew {from} answers and {ends}",
                 number + 1
             ));
+            for message in said.get(number).into_iter().flatten() {
+                line(&format!("    debug   {}", self.short(message)));
+            }
             self.show_entries(role, from..to);
         }
     }
@@ -317,14 +336,17 @@ fn sentence_of<'a>(id: &'a str, record: &PassRecord, manifests: &'a BTreeMap<Str
     sentences.find(|sentence| *sentence != id).unwrap_or(id)
 }
 
-/// A recorded pass, and beside it the edges that it took, with their sentences.
-fn as_json(record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> Result<Value> {
+/// A recorded pass, and beside it the edges that it took, with their sentences, and what its steps said.
+fn as_json(record: &PassRecord, manifests: &BTreeMap<String, Manifest>, said: &[Said]) -> Result<Value> {
     let mut document = serde_json::to_value(record)?;
     let taken = edges::taken(record, manifests);
     let taken = taken
         .iter()
         .map(|id| json!({"id": id, "meaning": sentence_of(id, record, manifests)}));
     document["edges"] = taken.collect();
+    for (index, said) in said.iter().enumerate().filter(|(_, said)| !said.is_empty()) {
+        document["roles"][index]["debug"] = json!(said);
+    }
     Ok(document)
 }
 

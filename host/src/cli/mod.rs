@@ -4,6 +4,7 @@ mod completions;
 mod confined;
 mod connection;
 mod crds;
+mod dev;
 mod edges;
 mod explain;
 mod get;
@@ -63,6 +64,7 @@ enum Command {
     Policy(policy::Policy),
     Replay(replay::Replay),
     Test(test::Test),
+    Dev(dev::Dev),
     Resolve(resolve::Resolve),
     Edges(edges::Edges),
     Crds(crds::Crds),
@@ -110,6 +112,7 @@ impl Cli {
             Command::Policy(policy) => policy.run(self.output),
             Command::Replay(replay) => replay.run(self.output),
             Command::Test(test) => test.run(self.output),
+            Command::Dev(dev) => dev.run(self.output),
             Command::Completions(completions) => completions.run(),
             Command::Resolve(resolve) => resolve.run(self.output),
             Command::Edges(edges) => edges.run(self.output),

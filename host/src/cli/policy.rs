@@ -1,8 +1,9 @@
-//! `polity policy`: builds policies, and shows what they say of themselves.
+//! `polity policy`: makes and builds policies, and shows what they say of themselves.
 
 mod build;
 mod diff;
 mod inspect;
+mod new;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ use crate::policies::Policies;
 use crate::private::folder_of;
 use crate::progress::{Format, say};
 
-/// Build policies, and look at them before they are rolled out.
+/// Make and build policies, and look at them before they are rolled out.
 #[derive(Debug, Args)]
 pub(super) struct Policy {
     #[command(subcommand)]
@@ -28,6 +29,8 @@ enum PolicyCommand {
     Build(build::Build),
     Diff(diff::Diff),
     Inspect(inspect::Inspect),
+    New(new::New),
+    Vendor(new::Vendor),
 }
 
 impl Policy {
@@ -36,6 +39,8 @@ impl Policy {
             PolicyCommand::Build(build) => build.run(format),
             PolicyCommand::Diff(diff) => diff.run(format),
             PolicyCommand::Inspect(inspect) => inspect.run(format),
+            PolicyCommand::New(new) => new.run(format),
+            PolicyCommand::Vendor(vendor) => vendor.run(format),
         }
     }
 }
@@ -64,6 +69,11 @@ pub(super) fn in_folder(folder: &Path, format: Format) -> Result<Policies> {
     let sandbox = super::sandbox(polity_sandbox::Allocation::default())?;
     let report = Box::new(move |message: &str| say(format, message));
     Ok(Policies::new(sandbox, folder, true, report))
+}
+
+/// A policy of a recording as a source.
+pub(super) fn of_digest(digest: &str) -> PolicySource {
+    of_file(Some(format!("{digest}.wasm")))
 }
 
 /// A file of the folder as a source.

@@ -158,7 +158,7 @@ impl Rbac {
             Box::new(move |message| say(format, message)),
         ));
         let clock = Arc::new(Clock::real());
-        let client = kube::Client::new(standalone::open(&clock, None)?, "default");
+        let client = kube::Client::new(standalone::open(&clock, None, None)?, "default");
         let embedded = Arc::new(Cluster::new(client, self.domain.lease()));
         let secrets = Arc::new(ClusterSecrets::new(embedded.clone()));
         let connections = Connections::new(

@@ -363,12 +363,13 @@ impl Run {
         &self,
         clock: &Arc<Clock>,
         data: Option<&Data>,
+        seed: Option<u64>,
         format: Format,
     ) -> Result<(Cluster, Option<polity_standalone::Api>)> {
         if !self.is_standalone() {
             return Ok((self.connection.connect(self.domain.lease()).await?, None));
         }
-        let api = standalone::open(clock, data)?;
+        let api = standalone::open(clock, data, seed)?;
         if let Some(port) = self.listen {
             let served = standalone::serve(api.clone(), port, &self.write_kubeconfig).await?;
             let kubeconfig = served.kubeconfig.display().to_string();

@@ -13,9 +13,9 @@ use crate::display::duration;
 use crate::host::{Running, Stage};
 use crate::progress::{Format, say};
 
-/// The longest time after the cut: requests that were sent have five seconds to end, and giving up the lease
-/// takes at most two calls of two seconds.
-const LAST: Duration = Duration::from_secs(12);
+/// The longest time after the cut: requests that were sent have seven seconds at most to end
+/// (`spec.longestOperation` of a CloudConnection), and giving up the lease takes at most two calls of two seconds.
+const LAST: Duration = Duration::from_secs(14);
 
 #[derive(Debug, Args)]
 pub(super) struct Stopping {

@@ -1,6 +1,7 @@
 //! `polity test`: plays the scenarios of folders, and says which hold.
 
 mod report;
+mod timeline;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,8 @@ use crate::private;
 use crate::progress::{Format, say};
 use crate::recording::Recording;
 
+use timeline::Timeline;
+
 /// The most lines and objects that are shown of a scenario that failed.
 const SHOWN: usize = 12;
 
@@ -28,13 +31,16 @@ const SHOWN: usize = 12;
 /// run --until-settled --speed max`. As many run at a time as there are processors. Of one that fails, what is not as expected is
 /// printed, how its objects stand, and where its recording is.
 ///
+/// A file timeline.txt in the folder tells what each object did, in sentences: --update writes it, and what then happens otherwise
+/// is told. The clock that jumps and the seed of the scenario make runs alike.
+///
 /// Exits 1 if a scenario fails.
 ///
 /// Examples:
 ///
 ///   polity test examples
 ///
-///   polity test ./my-policy/scenarios --junit report.xml
+///   polity test ./my-policy/scenarios --junit report.xml --record recordings
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(super) struct Test {
@@ -44,6 +50,12 @@ pub(super) struct Test {
     /// Write a report for CI, in the format of JUnit.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Write what each object did into the file timeline.txt of the scenario's folder. Without this, such a file is compared.
+    #[arg(long)]
+    update: bool,
+    /// Keep the recordings in this new folder, in one for each scenario: `1`, `2` and so on.
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
 }
 
 /// A scenario that was played.
@@ -69,7 +81,11 @@ impl Test {
             }
             folders.extend(found);
         }
-        let played = play(&folders, format)?;
+        if let Some(record) = &self.record {
+            std::fs::create_dir(record)
+                .with_context(|| format!("cannot make the folder {}", record.display()))?;
+        }
+        let played = self.play(&folders, format)?;
         let mut counted = Counted::default();
         for one in &played {
             counted.add(&one.counted);
@@ -82,100 +98,107 @@ impl Test {
         }
         Ok(ExitCode::from(u8::from(failed > 0)))
     }
-}
 
-/// Plays scenarios, as many at a time as there are processors, and prints each when it has ended. In the order of the folders.
-fn play(folders: &[PathBuf], format: Format) -> Result<Vec<Played>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (next, played) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some((index, folder)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            folders.get(index).map(|folder| (index, folder))
-        } {
-            let one = one(folder)?;
-            report::print_one(format, &one);
-            played
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((index, one));
+    /// Plays scenarios, as many at a time as there are processors, and prints each when it has ended. In the order of the folders.
+    fn play(&self, folders: &[PathBuf], format: Format) -> Result<Vec<Played>> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (next, played) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let work = || {
+            while let Some((index, folder)) = {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                folders.get(index).map(|folder| (index, folder))
+            } {
+                let kept = self.record.as_ref();
+                let kept = kept.map(|record| record.join((index + 1).to_string()));
+                let one = self.one(folder, kept)?;
+                report::print_one(format, &one);
+                played
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push((index, one));
+            }
+            anyhow::Ok(())
+        };
+        if folders.len() > 1 {
+            say(
+                format,
+                &format!(
+                    "{} scenarios, {} at a time",
+                    folders.len(),
+                    threads.min(folders.len())
+                ),
+            );
         }
-        anyhow::Ok(())
-    };
-    if folders.len() > 1 {
-        say(
-            format,
-            &format!(
-                "{} scenarios, {} at a time",
-                folders.len(),
-                threads.min(folders.len())
-            ),
-        );
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            for thread in threads {
+                match thread.join() {
+                    Ok(ended) => ended?,
+                    Err(_) => bail!("a thread of the tests ended; this is a bug of Polity"),
+                }
+            }
+            Ok(())
+        })?;
+        let mut played = played.into_inner().unwrap_or_else(PoisonError::into_inner);
+        played.sort_by_key(|(index, _)| *index);
+        Ok(played.into_iter().map(|(_, one)| one).collect())
     }
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        for thread in threads {
-            match thread.join() {
-                Ok(ended) => ended?,
-                Err(_) => bail!("a thread of the tests ended; this is a bug of Polity"),
+
+    /// Plays a scenario in a process of its own, and records it in a folder, if one is given. The recording of one that fails stays.
+    fn one(&self, folder: &Path, record: Option<PathBuf>) -> Result<Played> {
+        let began = Instant::now();
+        let place = private::fresh_folder(&std::env::temp_dir(), "polity-test")
+            .context("cannot create a folder for the recording of a scenario")?;
+        let is_kept = record.is_some();
+        let recordings = record.unwrap_or_else(|| place.join("recording"));
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let run = Command::new(program)
+            .args(["run", "--until-settled", "--speed", "max", "--record"])
+            .arg(&recordings)
+            .arg(folder)
+            // What it remembers as the latest recording is of no interest to `explain` without a name.
+            .env("TMPDIR", &place)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot play {}", folder.display()))?;
+        let mut one = Played {
+            folder: folder.to_owned(),
+            took: Duration::ZERO,
+            passes: 0,
+            wrong: Vec::new(),
+            counted: Counted::default(),
+        };
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        if !run.status.success() {
+            one.wrong = wrong_of(&said);
+        }
+        let is_recorded = recordings.exists();
+        if is_recorded {
+            let recording = Recording::open(&recordings)?;
+            let (manifests, overview, mut timeline) =
+                (recording.manifests()?, Overview::default(), Timeline::default());
+            one.counted.tables_of(&manifests);
+            recording.passes(|record| {
+                one.passes += 1;
+                one.counted.passed(&record, &manifests, &manifests);
+                timeline.passed(&record.key, &overview.passed(&record, &manifests));
+            })?;
+            if one.wrong.is_empty() {
+                one.wrong = timeline.compared_in(folder, self.update)?;
+            }
+            if !one.wrong.is_empty() {
+                one.wrong.extend(unsettled(&overview));
+                one.wrong
+                    .push(format!("its recording is {}", recordings.display()));
             }
         }
-        Ok(())
-    })?;
-    let mut played = played.into_inner().unwrap_or_else(PoisonError::into_inner);
-    played.sort_by_key(|(index, _)| *index);
-    Ok(played.into_iter().map(|(_, one)| one).collect())
-}
-
-/// Plays a scenario in a process of its own. The recording of one that fails stays.
-fn one(folder: &Path) -> Result<Played> {
-    let began = Instant::now();
-    let place = private::fresh_folder(&std::env::temp_dir(), "polity-test")
-        .context("cannot create a folder for the recording of a scenario")?;
-    let recordings = place.join("recording");
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let run = Command::new(program)
-        .args(["run", "--until-settled", "--speed", "max", "--record"])
-        .arg(&recordings)
-        .arg(folder)
-        // What it remembers as the latest recording is of no interest to `explain` without a name.
-        .env("TMPDIR", &place)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot play {}", folder.display()))?;
-    let mut one = Played {
-        folder: folder.to_owned(),
-        took: Duration::ZERO,
-        passes: 0,
-        wrong: Vec::new(),
-        counted: Counted::default(),
-    };
-    let said = String::from_utf8_lossy(&run.stderr).into_owned();
-    if !run.status.success() {
-        one.wrong = wrong_of(&said);
-    }
-    let is_recorded = recordings.exists();
-    if is_recorded {
-        let recording = Recording::open(&recordings)?;
-        let (manifests, overview) = (recording.manifests()?, Overview::default());
-        one.counted.tables_of(&manifests);
-        recording.passes(|record| {
-            one.passes += 1;
-            one.counted.passed(&record, &manifests, &manifests);
-            overview.passed(&record, &manifests);
-        })?;
-        if !one.wrong.is_empty() {
-            one.wrong.extend(unsettled(&overview));
-            one.wrong
-                .push(format!("its recording is {}", recordings.display()));
+        one.took = began.elapsed();
+        if one.wrong.is_empty() || is_kept || !is_recorded {
+            // What cannot be removed is swept by the system.
+            let _ = std::fs::remove_dir_all(&place);
         }
+        Ok(one)
     }
-    one.took = began.elapsed();
-    if one.wrong.is_empty() || !is_recorded {
-        // What cannot be removed is swept by the system.
-        let _ = std::fs::remove_dir_all(&place);
-    }
-    Ok(one)
 }
 
 /// How the objects stand that are not at rest, a few of them.

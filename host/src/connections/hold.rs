@@ -171,7 +171,7 @@ mod tests {
     /// A cluster with the connection `east`. As soon as a host changes the connection, somebody makes a binding that names
     /// it.
     async fn cluster_where_a_binding_comes_late() -> Cluster {
-        let api = standalone::open(&Arc::new(Clock::real()), None).expect("an API");
+        let api = standalone::open(&Arc::new(Clock::real()), None, None).expect("an API");
         let plain = Arc::new(Cluster::new(kube::Client::new(api.clone(), "default"), LEASE));
         let connection = json!({
             "apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "east"},

@@ -1,13 +1,16 @@
 //! The spec of a CloudConnection. `cloudconnection.yaml` describes the fields.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use ipnet::IpNet;
 use polity_clouds::PlanSecret;
+use polity_clouds::catalogue::LONGEST;
 use polity_cluster::Cluster;
 use polity_core::binding::PolicySource;
 use polity_core::contract::{Code, Failure, Kind, ObjectRef};
+use polity_core::controller::lease::OPERATION_AT_MOST;
 use polity_drivers::Rates;
 use polity_http::{Address, Rate, Tls};
 use serde::Deserialize;
@@ -26,6 +29,8 @@ pub(super) struct ConnectionSpec {
     client_certificate: Option<Key>,
     pub(super) proxy: Option<String>,
     rates: Option<RatesSpec>,
+    /// In milliseconds.
+    longest_operation: Option<u64>,
     #[serde(default)]
     networks: Vec<String>,
 }
@@ -60,6 +65,7 @@ struct CaBundle {
 struct RatesSpec {
     reads: Option<Limit>,
     changes: Option<Limit>,
+    creates: Option<Limit>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -141,6 +147,20 @@ impl ConnectionSpec {
         Ok(tls)
     }
 
+    /// How long one operation may take.
+    pub(super) fn longest(&self) -> Result<Duration> {
+        let given = self.longest_operation.map_or(LONGEST, Duration::from_millis);
+        match (LONGEST..=OPERATION_AT_MOST).contains(&given) {
+            true => Ok(given),
+            false => Err(anyhow!(
+                "spec.longestOperation: {} ms is not from {} to {} ms, the most that the lease of a host allows",
+                given.as_millis(),
+                LONGEST.as_millis(),
+                OPERATION_AT_MOST.as_millis()
+            )),
+        }
+    }
+
     pub(super) fn rates(&self) -> Rates {
         let Some(given) = &self.rates else {
             return Rates::default();
@@ -149,6 +169,7 @@ impl ConnectionSpec {
         Rates {
             reads: given.reads.map_or(standing.reads, Rate::from),
             changes: given.changes.map_or(standing.changes, Rate::from),
+            creates: given.creates.map(Rate::from),
         }
     }
 }
@@ -208,6 +229,21 @@ mod tests {
             spec.extend(more.clone());
         }
         ConnectionSpec::read(&spec)
+    }
+
+    #[test]
+    fn an_operation_may_take_as_long_as_the_lease_allows() {
+        let longest = |more| spec(more).expect("it is read").longest();
+        let millis = |more| longest(more).map(|longest| longest.as_millis()).ok();
+        assert_eq!(millis(json!({})), Some(5_000));
+        for (given, expected) in [
+            (4_999, None),
+            (5_000, Some(5_000)),
+            (7_000, Some(7_000)),
+            (7_001, None),
+        ] {
+            assert_eq!(millis(json!({"longestOperation": given})), expected);
+        }
     }
 
     #[test]

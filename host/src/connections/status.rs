@@ -10,7 +10,7 @@ use polity_core::call::{Site, Write};
 use polity_core::contract::{Failure, Precondition};
 use polity_core::object::Object;
 use polity_core::time::{Unix, millis};
-use polity_drivers::Calls;
+use polity_drivers::{Calls, Throttled};
 use polity_kube_rules::conditions::since;
 use polity_kube_rules::time::{rfc3339, unix_ms_of};
 use serde_json::{Map, Value, json};
@@ -31,8 +31,8 @@ pub(super) struct Used {
     /// Whether the cloud is reached, and as which principal; `None` while the driver is not loaded.
     pub(super) reached: Option<Result<Site, Failure>>,
     pub(super) calls: Calls,
-    /// The class of requests that a server has asked to slow down.
-    pub(super) throttled: Option<String>,
+    /// The requests of which a server has asked for fewer.
+    pub(super) throttled: Option<Throttled>,
 }
 
 /// A status to be written.
@@ -79,7 +79,8 @@ pub(super) fn status(
     let is_news = is_news
         | site.is_some_and(|site| {
             let place = Value::from(site.place.join("/"));
-            let principal = Value::from(site.principal.clone());
+            // Replicas assume one role in sessions of their own.
+            let principal = Value::from(site.who());
             let is_other = before["place"] != place || before["principal"] != principal;
             (status["place"], status["principal"]) = (place, principal);
             is_other
@@ -106,9 +107,12 @@ fn entry(used: &Used, before: Option<&Value>, now: Unix) -> Value {
         false => before["asked"].clone(),
     };
     let failure = used.reached.as_ref().and_then(|reached| reached.as_ref().err());
+    let throttled =
+        |Throttled { class, until }: &Throttled| format!("Throttled until {}: {class}", rfc3339(*until));
     let mut entry = json!({
         "seen": rfc3339(now.0), "asked": asked,
-        "problem": used.problem, "failure": failure.map(|failure| &failure.message), "throttled": used.throttled,
+        "problem": used.problem, "failure": failure.map(|failure| &failure.message),
+        "throttled": used.throttled.as_ref().map(throttled),
         "calls": {"reads": reads, "changes": changes, "unanswered": unanswered},
     });
     if let Some(fields) = entry.as_object_mut() {
@@ -185,7 +189,7 @@ fn conditions(
                 match said("throttled") {
                     Some(classes) => {
                         let message = format!(
-                            "servers ask for fewer requests: {classes}; the host sends fewer, and spec.rates can be lowered"
+                            "{classes}; a server asks for fewer, so the host sends fewer, and spec.rates can be lowered"
                         );
                         condition("Throttled", "True", "ServerAsksForLess", &message)
                     }
@@ -291,6 +295,31 @@ mod tests {
             condition(&object, "Loaded")[2],
             rfc3339(NOON.0),
             "it was loaded all the time"
+        );
+    }
+
+    #[test]
+    fn a_throttled_connection_says_until_when() {
+        let throttled = Throttled {
+            class: "ec2.eu.amazonaws.com aws/1/eu creates".to_owned(),
+            until: after(1).0,
+        };
+        let slow = Used {
+            throttled: Some(throttled),
+            ..used(5, Ok(()))
+        };
+        let object = connection();
+        let object = written(&object, &status(&object, "a", Some(&slow), None, NOON));
+        let [is_throttled, message, _] = condition(&object, "Throttled");
+        assert_eq!(is_throttled, "True");
+        let says = format!(
+            "Throttled until {}: ec2.eu.amazonaws.com aws/1/eu creates; ",
+            rfc3339(after(1).0)
+        );
+        assert!(message.starts_with(&says), "{message}");
+        assert!(
+            !status(&object, "a", Some(&slow), None, NOON).is_news,
+            "written once"
         );
     }
 

@@ -193,7 +193,18 @@ impl<'a> Compared<'a> {
             Some(patch) => onto(&object, &patch, &object),
             None => object.clone(),
         });
-        self.trees(What::Patch, "", &was, &now, found);
+        let mut patches = Vec::new();
+        self.trees(What::Patch, "", &was, &now, &mut patches);
+        // The time at which a condition got its status follows from the status.
+        let changes: BTreeSet<String> = patches
+            .iter()
+            .filter_map(|patch| patch.of.strip_suffix("].status").map(str::to_owned))
+            .collect();
+        let follows = |patch: &Difference| {
+            let condition = patch.of.strip_suffix("].lastTransitionTime");
+            condition.is_some_and(|condition| changes.contains(condition))
+        };
+        found.extend(patches.into_iter().filter(|patch| !follows(patch)));
     }
 
     /// The values that differ in two trees, each with its path.

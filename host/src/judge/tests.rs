@@ -236,7 +236,7 @@ fn object_query(projection: &[&str]) -> Question {
     })
 }
 
-const SEEDED: [Seeded; 22] = [
+const SEEDED: [Seeded; 23] = [
     ("nothing", |_| {}, &[]),
     (
         "a period",
@@ -262,6 +262,17 @@ const SEEDED: [Seeded; 22] = [
         "a reason of a condition",
         |it| it.conclusion.patch = patch(&status("Creating", "Booting")),
         &["differs Patch status.conditions[Ready].reason: Cloning → Booting"],
+    ),
+    (
+        "the status of a condition, from which the time of its transition follows",
+        |it| {
+            let mut changed = status("Creating", "Cloning");
+            let condition = &mut changed["status"]["conditions"][0];
+            condition["status"] = "True".into();
+            condition["lastTransitionTime"] = "2026-01-01T00:00:01Z".into();
+            it.conclusion.patch = patch(&changed);
+        },
+        &["differs Patch status.conditions[Ready].status: False → True"],
     ),
     (
         "a field is no longer written",

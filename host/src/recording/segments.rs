@@ -13,9 +13,10 @@ use cap_std::fs::{Dir, File, OpenOptions};
 use flate2::Compression;
 use flate2::bufread::GzDecoder;
 use flate2::write::GzEncoder;
+use polity_clouds::priority;
 
 use super::RECORDED;
-use crate::{priority, private};
+use crate::private;
 
 /// The most bytes of one segment. Then the next segment begins.
 const SEGMENT: u64 = 4 << 20;
@@ -133,6 +134,7 @@ impl Packing {
         let stopped = stop.clone();
         let work = move || {
             priority::step_back(priority::WORK);
+            priority::leave_a_processor();
             if let Err(e) = pack_before(&folder, before, &stopped) {
                 tracing::warn!("segments of the recording stay uncompressed: {e:#}");
             }

@@ -5,12 +5,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context as _, Result};
+use polity_clouds::priority;
 use polity_core::binding::{Binding, BindingSpec};
 use polity_core::contract::Manifest;
 use polity_core::record::PassRecord;
 
 use super::Recorder;
-use crate::priority;
 
 /// The most bytes of passes that wait to be written, and a tenant's share of them. Of what does not fit the long texts are lost,
 /// and nobody waits.
@@ -66,6 +66,7 @@ impl RecordingThread {
             .name("recording".into())
             .spawn(move || {
                 priority::step_back(priority::WORK);
+                priority::leave_a_processor();
                 own.run(recorder);
             })
             .context("there is no thread for the recording")?;

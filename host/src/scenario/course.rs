@@ -12,8 +12,8 @@
 //! - A step that may have been under way when the process was killed is performed again. A deletion is
 //!   repeated only for the same object.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, anyhow};
 use futures::StreamExt as _;
@@ -23,9 +23,10 @@ use polity_core::contract::{Act, Code, ObjectDelete, ObjectRef, Precondition};
 use polity_core::object::Object;
 use polity_core::time::Unix;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::{Step, named};
+use super::{Condition, Step, named};
 use crate::clock::Clock;
 use crate::data::Data;
 use crate::install::{self, Target};
@@ -35,17 +36,20 @@ const FILE: &str = "scenario";
 
 type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// The steps that are neither done nor failed, in words.
+type Left = Vec<Arc<str>>;
+
 /// A scenario that is under way.
 pub struct Running {
-    left: Arc<AtomicUsize>,
+    left: Arc<Mutex<Left>>,
     left_for_bindings: Arc<AtomicUsize>,
     failed: Arc<AtomicUsize>,
 }
 
 impl Running {
-    /// The number of steps that are neither done nor failed.
-    pub fn steps_left(&self) -> usize {
-        self.left.load(Ordering::SeqCst)
+    /// The steps that are neither done nor failed, each with what it waits for.
+    pub fn steps_left(&self) -> Vec<Arc<str>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether a step is left that changes a binding, or what its loading depends on.
@@ -53,9 +57,9 @@ impl Running {
         self.left_for_bindings.load(Ordering::SeqCst) > 0
     }
 
-    /// A scenario that plays nothing. The test sets how many steps are left.
+    /// A scenario that plays nothing. The test sets which steps are left.
     #[cfg(test)]
-    pub(crate) fn with_steps_left(left: usize) -> (Self, Arc<AtomicUsize>) {
+    pub(crate) fn with_steps_left(left: usize) -> (Self, Arc<Mutex<Left>>) {
         let running = Self::standing(left, 0, 0);
         let left = running.left.clone();
         (running, left)
@@ -64,10 +68,10 @@ impl Running {
     /// A scenario that plays nothing, with so many steps left, left for bindings, and failed.
     #[cfg(test)]
     pub(crate) fn standing(left: usize, left_for_bindings: usize, failed: usize) -> Self {
-        let [left, left_for_bindings, failed] =
-            [left, left_for_bindings, failed].map(|count| Arc::new(AtomicUsize::new(count)));
+        let [left_for_bindings, failed] =
+            [left_for_bindings, failed].map(|count| Arc::new(AtomicUsize::new(count)));
         Running {
-            left,
+            left: Arc::new(Mutex::new(vec!["a step".into(); left])),
             left_for_bindings,
             failed,
         }
@@ -182,6 +186,7 @@ impl Course {
         let (left, failed) = (running.left.clone(), running.failed.clone());
         let left_for_bindings = running.left_for_bindings.clone();
         let for_bindings: Vec<bool> = self.steps.iter().map(Step::is_for_bindings).collect();
+        let words: Vec<Arc<str>> = self.steps.iter().map(|step| step.words().into()).collect();
         let clock = self.clock.clone();
         let tell = move |position: &Position| {
             // A failure ends a run. Before that, all steps that are due are taken, so that all their failures are told.
@@ -189,7 +194,13 @@ impl Course {
                 failed.store(position.count(|step| *step == Progress::Failed), Ordering::SeqCst);
             }
             let is_left = |step: &Progress| !matches!(step, Progress::Taken | Progress::Failed);
-            left.store(position.count(is_left), Ordering::SeqCst);
+            let now_left = position
+                .steps
+                .iter()
+                .zip(&words)
+                .filter(|(step, _)| is_left(step));
+            let now_left = now_left.map(|(_, words)| words.clone()).collect();
+            *left.lock().unwrap_or_else(PoisonError::into_inner) = now_left;
             let mut steps = position.steps.iter().zip(&for_bindings);
             let steps = steps.by_ref().filter(|(step, is_one)| **is_one && is_left(step));
             left_for_bindings.store(steps.count(), Ordering::SeqCst);
@@ -342,6 +353,25 @@ async fn uid(cluster: &Cluster, object: &ObjectRef) -> Result<Option<String>> {
 }
 
 impl Step {
+    /// What the step does, and what it waits for.
+    fn words(&self) -> String {
+        let does = match (&self.apply, &self.patch, &self.delete) {
+            (Some(object), ..) => format!("apply {}", named(&Object::new(object.clone()).reference())),
+            (None, Some(patch), _) => format!("patch {}", named(&patch.object)),
+            (None, None, Some(object)) => format!("delete {}", named(object)),
+            (None, None, None) => "do nothing".to_owned(),
+        };
+        match &self.when {
+            Some(Condition { object, path, equals }) => {
+                let value = equals
+                    .as_ref()
+                    .map_or_else(|| "any value".to_owned(), Value::to_string);
+                format!("to {does}, when {path} of {} is {value}", named(object))
+            }
+            None => format!("to {does}"),
+        }
+    }
+
     /// Whether the step changes a binding, or what its loading depends on: a connection or a definition.
     fn is_for_bindings(&self) -> bool {
         let applied = self
@@ -382,7 +412,7 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn steps() -> Vec<Step> {
         let object = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "a", "name": "b"});
@@ -453,7 +483,7 @@ mod tests {
     /// The course of these steps from their beginning, and its cluster: the embedded API.
     fn course(steps: Vec<Step>) -> (Course, Arc<Cluster>) {
         let clock = Arc::new(Clock::standing(crate::clock::Speed::REAL, Unix::default()));
-        let api = crate::standalone::open(&clock, None).expect("the embedded API");
+        let api = crate::standalone::open(&clock, None, None).expect("the embedded API");
         let cluster = Cluster::new(kube::Client::new(api, "default"), ("polity-system", "polity"));
         let cluster = Arc::new(cluster);
         let course = Course {

@@ -1,9 +1,10 @@
 //! What is counted, and its text for Prometheus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
-use polity_core::contract::Code;
+use polity_core::contract::{Code, EventType};
 use polity_core::controller::WaitsFor;
 use polity_core::record::{Outcome, PassRecord};
 use prometheus::{
@@ -19,6 +20,11 @@ const PASS_SECONDS: [f64; 10] = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60
 const QUEUE_SECONDS: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 10.0, 60.0];
 /// Seconds of a call of a cloud or of the API server.
 const CALL_SECONDS: [f64; 9] = [0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
+
+/// The most reasons of warnings that are told apart for a binding. The shipped policy with the most has twelve.
+const REASONS: usize = 64;
+/// The most bytes of a reason that is counted by itself: as many as the API takes of the reason of an Event.
+const REASON: usize = 128;
 
 /// A series: its name, its help, and its labels.
 type Series = (&'static str, &'static str, &'static [&'static str]);
@@ -59,6 +65,11 @@ const REFUSALS: Series = (
     "Requests of policies that were answered permission-denied.",
     &["binding"],
 );
+const WARNINGS: Series = (
+    "polity_warnings_total",
+    "Warnings of policies, by the reason of their Event, also of those that are not written because nothing changed.",
+    &["binding", "reason"],
+);
 const CLOUD_CALLS: Series = (
     "polity_cloud_calls_total",
     "Calls of clouds.",
@@ -91,6 +102,9 @@ pub struct Metrics {
     fuel: IntCounterVec,
     faults: IntCounterVec,
     refusals: IntCounterVec,
+    warnings: IntCounterVec,
+    /// The reasons that were counted. A policy can invent reasons without end.
+    reasons: Mutex<BTreeMap<String, BTreeSet<String>>>,
     cloud_calls: IntCounterVec,
     cloud_seconds: HistogramVec,
     api_calls: IntCounterVec,
@@ -129,6 +143,8 @@ impl Metrics {
                 fuel: counter(r, &FUEL)?,
                 faults: counter(r, &FAULTS)?,
                 refusals: counter(r, &REFUSALS)?,
+                warnings: counter(r, &WARNINGS)?,
+                reasons: Mutex::default(),
                 cloud_calls: counter(r, &CLOUD_CALLS)?,
                 cloud_seconds: seconds(r, &CLOUD_CALL_DURATION, &CALL_SECONDS)?,
                 api_calls: counter(r, &API_CALLS)?,
@@ -165,7 +181,24 @@ impl Metrics {
             let denied = |answer: &Result<_, polity_core::contract::Failure>| matches!(answer, Err(failure) if failure.code == Code::PermissionDenied);
             let refused = role.journal.iter().filter(|entry| denied(&entry.answer)).count();
             self.refusals.with_label_values(&[binding]).inc_by(refused as u64);
+            let events = role.conclusion.iter().flat_map(|conclusion| &conclusion.events);
+            for event in events.filter(|event| event.kind == EventType::Warning) {
+                self.warned(binding, &event.reason);
+            }
         }
+    }
+
+    /// Counts a warning of a policy; those of further reasons as one.
+    fn warned(&self, binding: &str, reason: &str) {
+        let mut counted = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = counted.entry(binding.to_owned()).or_default();
+        let is_known = counted.contains(reason);
+        let counts = is_known || counted.len() < REASONS && reason.len() <= REASON;
+        if counts && !is_known {
+            counted.insert(reason.to_owned());
+        }
+        let reason = if counts { reason } else { "Other" };
+        self.warnings.with_label_values(&[binding, reason]).inc();
     }
 
     /// A call came back.
@@ -361,6 +394,24 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn warnings_are_counted_by_a_bounded_number_of_reasons() {
+        let metrics = Metrics::new().expect("metrics");
+        for number in 0..REASONS + 2 {
+            metrics.warned("m", &format!("Reason{number}"));
+        }
+        metrics.warned("m", "Reason0");
+        metrics.warned("m", &"x".repeat(REASON + 1));
+        let text = metrics.text(None).expect("text");
+        for line in [
+            "polity_warnings_total{binding=\"m\",reason=\"Reason0\"} 2",
+            "polity_warnings_total{binding=\"m\",reason=\"Other\"} 3",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert_eq!(text.matches("polity_warnings_total{").count(), REASONS + 1);
     }
 
     #[test]

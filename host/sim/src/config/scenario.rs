@@ -137,6 +137,8 @@ pub enum Trouble {
     NeverReturns,
     /// The router's VM never answers. Matches only `router.boot`.
     NeverBoots,
+    /// The router's VM cannot be built: it ends in ERROR with this fault, as Nova has it. Matches only `router.boot`.
+    CannotBuild(String),
     /// The router's VM never shows the change. Matches only `port.attach` and `port.detach`.
     NeverPlugs,
     /// The credentials are valid but belong to this account. Matches only `sts.get-caller-identity`.
@@ -236,6 +238,7 @@ pub(crate) enum Quirk {
     NodeName(String),
     NeverReturns,
     NeverBoots,
+    CannotBuild(String),
     NeverPlugs,
     LeadsTo(String),
 }
@@ -283,7 +286,7 @@ impl Trouble {
             // An agent runs on its machine, so no request is on its way.
             Trouble::HappenLate(_) => !operation.starts_with("node."),
             Trouble::NeverReturns => operation == node::REBOOT,
-            Trouble::NeverBoots => operation == router::BOOT,
+            Trouble::NeverBoots | Trouble::CannotBuild(_) => operation == router::BOOT,
             Trouble::NeverPlugs => [router::ATTACH, router::DETACH].contains(&operation),
             Trouble::LeadsTo(_) => operation == CALLER,
             _ => true,
@@ -315,6 +318,7 @@ impl Trouble {
             Trouble::NodeName(name) => Fault::Quirk(Quirk::NodeName(name)),
             Trouble::NeverReturns => Fault::Quirk(Quirk::NeverReturns),
             Trouble::NeverBoots => Fault::Quirk(Quirk::NeverBoots),
+            Trouble::CannotBuild(fault) => Fault::Quirk(Quirk::CannotBuild(fault)),
             Trouble::NeverPlugs => Fault::Quirk(Quirk::NeverPlugs),
             Trouble::LeadsTo(account) => Fault::Quirk(Quirk::LeadsTo(account)),
         }

@@ -68,6 +68,7 @@ impl Walk {
             }
             "name" => json!(format!("{service}{nth}")),
             "instanceUuid" => json!(self.owner),
+            "owner" => json!(self.owner),
             "mac" => json!(format!("fa:16:3e:00:00:0{nth}")),
             "ports" => json!([{"network": "net", "mac": format!("fa:16:3e:00:00:0{nth}")}]),
             "pools" => json!([{"pool": "w", "tier": "worker"}]),

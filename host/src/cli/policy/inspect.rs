@@ -5,13 +5,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
+use polity_core::binding::Limits;
 use polity_core::contract::wit::PACKAGE as CONTRACT;
-use polity_core::contract::{Kind, Need, driver};
+use polity_core::contract::{Kind, Need, Origin, Pass, RetryClass, RetryRequest, Role, driver};
 use polity_sandbox::Policy;
 use polity_sandbox::driver::Driver;
 use serde_json::{Value, json};
 
 use super::named;
+use crate::configuration::configuration;
 use crate::crds::{carried, defined};
 use crate::display::printable;
 use crate::packed::packed;
@@ -78,6 +80,7 @@ impl Inspected {
             fields["sha256"] = json!(&*policy.id().0);
             fields["imports"] = json!(policy.imports());
             fields["memory"] = json!(policy.memory());
+            fields["firstStepFuel"] = json!(first_step(policy));
             fields["contract"] = json!(CONTRACT);
             fields["manifest"] = json!(&**manifest);
             print_json(&fields);
@@ -90,6 +93,11 @@ impl Inspected {
         line(
             "memory",
             &format!("{} at the beginning of each step", kib(policy.memory())),
+        );
+        let fuel = first_step(policy).map(|fuel| format!("{fuel} for the first step of a bare object"));
+        line(
+            "fuel",
+            fuel.as_deref().unwrap_or("- (its configuration has no defaults)"),
         );
         list("imports", policy.imports());
         list("governs", manifest.governs.iter().map(kind_of).collect());
@@ -135,6 +143,45 @@ impl Inspected {
         let [wasm, packed] = [&self.wasm, &self.packed].map(|bytes| kib(bytes.len() as u64));
         line("size", &format!("{wasm}, by gzip {packed}"));
     }
+}
+
+/// The fuel of the first step of an object of which only the name is given, or of a first retry, with the defaults of the
+/// configuration. `None` if they are no configuration.
+fn first_step(policy: &Policy) -> Option<u64> {
+    let manifest = policy.manifest();
+    let config = configuration(manifest, None).ok()?.to_string();
+    let limits = Limits::default();
+    let kind = manifest.governs.first().cloned().unwrap_or_else(|| Kind {
+        api_version: "example/v1".to_owned(),
+        kind: "Example".to_owned(),
+    });
+    if policy.role() == Role::Retry {
+        let request = RetryRequest {
+            kind,
+            namespace: None,
+            origin: Origin::Lifecycle,
+            class: RetryClass::Short,
+            failure: None,
+            attempt: 1,
+            failing_for: 0,
+            previous_wait: None,
+            seed: 0,
+            config: config.into(),
+        };
+        return Some(policy.decide(&request, &limits).1);
+    }
+    let metadata = json!({"name": "bare", "uid": "00000000-0000-4000-8000-000000000000"});
+    let object = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {}});
+    let pass = Pass {
+        object: Some(object.to_string().into()),
+        now: 0,
+        causes: Vec::new(),
+        attempt: 0,
+        config: config.into(),
+        pending: Vec::new(),
+        journal: Vec::new(),
+    };
+    Some(policy.step(&pass, &limits).fuel)
 }
 
 fn kib(bytes: u64) -> String {

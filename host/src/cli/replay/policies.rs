@@ -273,11 +273,7 @@ impl Judges {
         }
         let policy = match &self.by {
             By::Chosen(chosen) => chosen.policy.clone(),
-            By::Recorded(policies) => {
-                policies
-                    .load(&policy::of_file(Some(format!("{recorded}.wasm"))))?
-                    .0
-            }
+            By::Recorded(policies) => policies.load(&policy::of_digest(recorded))?.0,
         };
         let candidate = Arc::new(self.under(policy, pass, role, config)?);
         known.insert(under, candidate.clone());
@@ -289,10 +285,7 @@ impl Judges {
         let given = self
             .chosen()
             .and_then(|candidate| candidate.configuration.as_ref());
-        let spec = match pass.binding.is_empty() {
-            true => None,
-            false => self.recording.binding(&pass.binding)?,
-        };
+        let spec = self.recording.binding(&pass.binding)?;
         let manifest = policy.manifest();
         let refused = || {
             format!(

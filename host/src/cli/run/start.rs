@@ -32,6 +32,9 @@ use crate::telemetry::{Metrics, Watched};
 use crate::timekeeping::{self, Timekeeper};
 use crate::waiting::WaitingFile;
 
+/// When the clock of a scenario starts that jumps: the first moment of 2026.
+const PLAYED: Unix = Unix(1_767_225_600_000);
+
 /// A start that is under way.
 struct Starting<'a> {
     run: &'a Run,
@@ -135,7 +138,9 @@ impl Starting<'_> {
         // into hours.
         self.manifests.build(&policies).await;
         let (clock, timekeeper) = self.clock()?;
-        let (cluster, api) = run.cluster(&clock, data, self.format).await?;
+        let (cluster, api) = run
+            .cluster(&clock, data, self.seed_of_uids(), self.format)
+            .await?;
         let recorder = recorder(run.record.as_deref(), data, &sandbox.engine_version())?;
         let base = Base {
             identity: match self.kept() {
@@ -171,13 +176,23 @@ impl Starting<'_> {
             return Ok((Arc::new(Clock::real()), None));
         }
         let saved: Unix = timekeeping::saved(self.data.as_deref(), self.speed)?;
-        let clock = Arc::new(Clock::standing(self.speed, saved));
+        let clock = Arc::new(match self.seed_of_uids() {
+            Some(_) => Clock::standing_at(self.speed, saved.max(PLAYED)),
+            None => Clock::standing(self.speed, saved),
+        });
         let format = self.format;
         let timekeeper = self.data.clone().map(|data| {
             let report = move |message: &str| say(format, message);
             Timekeeper::start(data, clock.clone(), report)
         });
         Ok((clock, timekeeper))
+    }
+
+    /// In a clock that jumps the same scenario gives the same uids and times, and with them the same waits. Otherwise a run may meet a
+    /// real cloud, where what an earlier run left must not be taken for its own.
+    fn seed_of_uids(&self) -> Option<u64> {
+        let scenario = self.manifests.scenario.as_ref();
+        scenario.filter(|_| self.speed == Speed::Max).map(Scenario::seed)
     }
 
     /// The clouds of this build and the connections of the cluster. None of them is open yet.

@@ -104,6 +104,25 @@ impl Machines {
         Ok(json!({}))
     }
 
+    /// Removes a machine of another owner of the tenant, if it still belongs to the owner that the caller names.
+    fn delete_orphan(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
+        let wanted = machine_id(&call.arguments).unwrap_or_default();
+        let is_meant = |vm: &&Vm| {
+            provider_id(vm.number) == wanted
+                && self.machines.contains_key(&vm.number)
+                && vm.exists()
+                && call.caller.sees(&vm.stamp)
+                && vm.stamp.tenant == call.caller.tenant
+                && vm.stamp.owner == call.text("owner")
+        };
+        let vm = cx.vms.all().find(is_meant).map(|vm| vm.number);
+        let number = vm.ok_or_else(|| no_machine(&call.arguments))?;
+        cx.vms.note(cx.at, &call.operation, Happened::Done, number);
+        cx.vms.set_power(cx.kernel, cx.at, number, None);
+        cx.kernel.mark_dirty();
+        Ok(json!({}))
+    }
+
     /// Sets a machine up. Like a deletion it sees the present state.
     fn initialize(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let number = self.present(cx, call)?;
@@ -182,6 +201,7 @@ impl Service for Machines {
             CREATE => self.create(cx, call),
             machine::STATUS => self.status(cx, call),
             machine::DELETE => self.delete(cx, call),
+            machine::DELETE_ORPHAN => self.delete_orphan(cx, call),
             machine::INITIALIZE => self.initialize(cx, call),
             machine::LIST => self.list(cx, call),
             machine::VOLUMES => Ok(volumes(&call.arguments)),

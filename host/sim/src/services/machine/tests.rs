@@ -107,6 +107,25 @@ fn a_machine_that_needs_it_is_set_up_once_and_others_of_the_tenant_are_listed() 
 }
 
 #[test]
+fn an_orphan_is_deleted_by_another_object_of_its_tenant_that_names_its_owner() {
+    let mut b = Bench::new(plain());
+    let made = b.machine("u", "m");
+    let mut delete = |owner: &str, tenant: Option<&str>| {
+        let arguments = json!({"providerID": made["providerID"], "owner": owner});
+        let mut sweep = request("sweeper", "orphan.delete", arguments);
+        let of_owner = request("u", "machine.list", json!({})).session.tenant;
+        sweep.session.tenant = tenant.map_or(of_owner, str::to_owned);
+        let answer = b.sim.perform(b.now, &sweep).answer.unwrap();
+        answer.map_err(|failure| failure.code)
+    };
+    assert_eq!(delete("v", None), Err(Code::NotFound));
+    assert_eq!(delete("u", Some("another")), Err(Code::NotFound));
+    assert_eq!(delete("u", None), Ok(json!({})));
+    assert_eq!(delete("u", None), Err(Code::NotFound));
+    assert!(b.sim.vms(b.now).is_empty());
+}
+
+#[test]
 fn the_ids_of_volumes_are_those_of_csi() {
     let mut b = Bench::new(plain());
     let csi = json!({"csi": {"driver": "csi.example.com", "volumeHandle": "vol-1"}});

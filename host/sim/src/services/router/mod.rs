@@ -51,6 +51,8 @@ struct Router {
     answers: u64,
     never: bool,
     hung: bool,
+    /// In which fault its build ends.
+    fault: Option<String>,
     /// Since when it is being removed.
     leaving: Option<u64>,
     /// The last configuration that it was sent.
@@ -82,6 +84,10 @@ impl Routers {
         let router = Router {
             image: call.text("image").to_owned(),
             never: call.plan.quirk == Some(Quirk::NeverBoots),
+            fault: match &call.plan.quirk {
+                Some(Quirk::CannotBuild(fault)) => Some(fault.clone()),
+                _ => None,
+            },
             plugged: ports.iter().map(|port| Plugged::at_boot(port, cx.at)).collect(),
             ..Router::default()
         };
@@ -179,7 +185,8 @@ impl Routers {
     fn answers(&self, cx: &Context<'_>, number: u64) -> bool {
         let router = self.routers.get(&number).filter(|_| cx.vms.is_on(number));
         router.is_some_and(|router| {
-            !router.never && !router.hung && router.leaving.is_none() && router.answers <= cx.at
+            let runs = !router.never && !router.hung && router.fault.is_none();
+            runs && router.leaving.is_none() && router.answers <= cx.at
         })
     }
 
@@ -223,18 +230,27 @@ impl Routers {
         let status = match version.power {
             _ if router.leaving.is_some_and(|since| since <= then) => "DELETING",
             _ if then < router.built => "BUILD",
+            _ if router.fault.is_some() => "ERROR",
             Power::On => "ACTIVE",
             Power::Off => "SHUTOFF",
             Power::Suspended => "SUSPENDED",
         };
-        let attached = router.plugged.iter().filter(|port| port.attached);
+        // Nova takes the ports from a server that it could not build.
+        let attached = router
+            .plugged
+            .iter()
+            .filter(|port| port.attached && status != "ERROR");
         let ports: Vec<Value> = attached
             .map(|port| json!({"network": port.network, "mac": port.mac}))
             .collect();
-        Ok(json!({
-            "id": vm.id(), "status": status, "createdAt": vm.submitted, "managed": then >= router.built,
-            "ports": ports,
-        }))
+        let mut shown = json!({
+            "id": vm.id(), "status": status, "createdAt": vm.submitted,
+            "managed": then >= router.built && status != "ERROR", "ports": ports,
+        });
+        if let Some(fault) = router.fault.as_ref().filter(|_| status == "ERROR") {
+            shown["fault"] = fault.clone().into();
+        }
+        Ok(shown)
     }
 
     /// The caller's own router of this name.

@@ -363,6 +363,29 @@ fn a_vm_may_never_show_what_is_plugged() {
     assert_eq!(b.shown(&id), json!([mac(1)]));
 }
 
+/// As in Nova: a server that cannot be built stays, in error, without its ports, until somebody deletes it.
+#[test]
+fn a_vm_that_cannot_be_built_is_in_error_and_says_why() {
+    let fault = "No valid host was found.".to_owned();
+    let mut b = Bench::new(with([rule("router.boot", Trouble::CannotBuild(fault.clone()))]));
+    let id = b.router("u", "r");
+    b.now += 60_000;
+    let found = b.call("u", "router.get", json!({"name": "r", "id": id})).unwrap();
+    assert_eq!(
+        (
+            &found["status"],
+            &found["managed"],
+            &found["ports"],
+            &found["fault"]
+        ),
+        (&json!("ERROR"), &json!(false), &json!([]), &json!(fault))
+    );
+    assert_eq!(
+        b.call("u", "router.alive", json!({"id": id})).unwrap(),
+        json!({"alive": false})
+    );
+}
+
 #[test]
 fn a_vm_may_never_boot_until_somebody_helps() {
     let recover = WorldEvent {
