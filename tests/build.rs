@@ -5,10 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const GUESTS: [&str; 22] = [
+const GUESTS: [&str; 23] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
+    "mcm-machineset",
     "mcm-identity",
     "mcm-safety",
     "orbiter",
@@ -81,6 +82,7 @@ fn main() {
     );
     let folder = target.join("wasm32-unknown-unknown/debug");
     println!("cargo::rustc-env=GUESTS={}", folder.display());
+    println!("cargo::rustc-env=GUEST_FLAGS={FLAGS}");
     for policy in GUESTS {
         let file = policy.replace('-', "_");
         let path = folder.join(format!("{file}.wasm"));

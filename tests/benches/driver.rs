@@ -49,9 +49,11 @@ fn cloud(moto: &Moto) -> DriverCloud {
         region: "eu-west-1".to_owned(),
         transport: Arc::new(CurrentTransport::new(Ok(transport))),
         credentials: Some(Box::new(Keys)),
+        longest: polity_clouds::catalogue::LONGEST,
         rates: Rates {
             reads: unbounded,
             changes: unbounded,
+            creates: None,
         },
         hosts: Arc::default(),
         reach: Arc::default(),

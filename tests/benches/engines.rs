@@ -12,9 +12,10 @@ use polity_core::contract::{Cause, Pass};
 use polity_sandbox::{Allocation, Compiler, Policy, Sandbox, SandboxConfig};
 use polity_tests::guests;
 
-const POLICIES: [&str; 10] = [
+const POLICIES: [&str; 11] = [
     "capv-machine",
     "mcm-machine",
+    "mcm-machineset",
     "mcm-safety",
     "mcm-identity",
     "mcm-retry",

@@ -13,6 +13,7 @@ use polity::manifests::Manifests;
 use polity::observer::Observer;
 use polity::recording::{Recorder, RecordingThread};
 use polity_clouds::Gateway;
+use polity_cluster::Cluster;
 use polity_core::binding::PolicyId;
 use polity_core::record::{Outcome, PassRecord};
 use polity_drivers::DriverCloud;
@@ -33,6 +34,10 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const THREADS: usize = 2;
 /// The objects of the greedy tenant.
 const GREEDY: usize = 200;
+/// The objects of the greedy tenant where each only waits for changes of one list.
+const CROWD: usize = 5_000;
+/// The time between two changes of what the greedy tenant asks for, where it waits for them.
+const CHANGES_EVERY: Duration = Duration::from_millis(10);
 /// The operations of a hostile driver at a time.
 const OPERATIONS: usize = 4;
 /// So many connections each of these uses up at most: one operation takes some tens of milliseconds.
@@ -42,6 +47,8 @@ const POLITE: usize = 20;
 /// The requests for a pass that are measured, and the time between two of them.
 const REQUESTS: usize = 400;
 const EVERY: Duration = Duration::from_millis(20);
+/// Where two tenants are greedy, the namespace of the second.
+const SECOND: &str = "greedy-2";
 
 #[derive(Clone)]
 struct Waits {
@@ -113,7 +120,18 @@ fn binding(greed: Option<&str>) -> Value {
     binding["spec"]["limits"] = json!({"burst": 1_000_000, "refill": 1, "shortestWait": 1});
     if matches!(
         greed,
-        Some("fill" | "lists" | "answers" | "parts" | "changes" | "writes" | "acts" | "documents")
+        Some(
+            "fill"
+                | "lists"
+                | "answers"
+                | "parts"
+                | "changes"
+                | "writes"
+                | "acts"
+                | "documents"
+                | "crowd"
+                | "nothing"
+        )
     ) {
         // Without a fault, which would slow it down.
         binding["spec"]["limits"]["stepFuel"] = json!(100_000_000);
@@ -145,7 +163,7 @@ fn maps() -> Vec<Value> {
 
 fn namespaces() -> impl Iterator<Item = Value> {
     let namespace = |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-    ["polite", "greedy"].map(namespace).into_iter()
+    ["polite", "greedy", SECOND].map(namespace).into_iter()
 }
 
 async fn apply(site: &Site, object: &Value) {
@@ -239,6 +257,16 @@ async fn operate(operated: Arc<Operated>, connections: Vec<Gateway<DriverCloud>>
     }
 }
 
+/// Changes the ConfigMap that the greedy tenant waits for, without end.
+async fn change(cluster: Arc<Cluster>) {
+    let mut map = maps().swap_remove(0);
+    for change in 0_u64.. {
+        map["data"]["text"] = change.to_string().into();
+        cluster.apply(&map).await.expect("it is applied");
+        tokio::time::sleep(CHANGES_EVERY).await;
+    }
+}
+
 /// The waits of the polite tenant while the other one is greedy in this way.
 async fn measure(greed: Option<&str>) -> Measured {
     let folder = tempfile::tempdir().expect("a folder");
@@ -276,9 +304,18 @@ async fn measure(greed: Option<&str>) -> Measured {
             operating.spawn(operate(operated.clone(), connections, waits.clone()));
         }
     }
-    let objects = if operating.is_empty() { GREEDY } else { 0 };
-    for n in greed.map_or(0..0, |_| 0..objects) {
-        let mut greedy = in_namespace("greedy", thing(&format!("greedy-{n}"), greed.unwrap_or_default()));
+    let objects = match greed {
+        None => 0,
+        Some("crowd") => CROWD,
+        Some(_) if operating.is_empty() => GREEDY,
+        Some(_) => 0,
+    };
+    for n in 0..objects {
+        let (namespace, behaviour) = match greed {
+            Some("both") => (["greedy", SECOND][n % 2], "steps"),
+            greed => ("greedy", greed.unwrap_or_default()),
+        };
+        let mut greedy = in_namespace(namespace, thing(&format!("greedy-{n}"), behaviour));
         if greed == Some("writes") {
             let bulk: Map<String, Value> = (0..20_000).map(|n| (format!("number-{n}"), n.into())).collect();
             greedy["spec"] = bulk.into();
@@ -286,6 +323,8 @@ async fn measure(greed: Option<&str>) -> Measured {
         apply(&site, &greedy).await;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
+    let changing =
+        matches!(greed, Some("crowd" | "nothing")).then(|| tokio::spawn(change(site.cluster.clone())));
     for request in 0..REQUESTS {
         let name = format!("polite-{}", request % POLITE);
         let mut asking = in_namespace("polite", thing(&name, "behave"));
@@ -299,6 +338,9 @@ async fn measure(greed: Option<&str>) -> Measured {
         tokio::time::sleep(EVERY).await;
     }
     host.abort();
+    if let Some(changing) = changing {
+        changing.abort();
+    }
     if let Some(mut child) = served {
         // It may have ended.
         let _ = child.kill();
@@ -339,6 +381,9 @@ fn main() {
         "acts",
         "documents",
         "changes",
+        "crowd",
+        "nothing",
+        "both",
         "loop",
         "secret",
         "growth",

@@ -10,6 +10,9 @@ pub fn folder() -> &'static Path {
     Path::new(env!("GUESTS"))
 }
 
+/// What cargo was told of the compiler (`--config`). What is built with the same, in the same folder, shares their dependencies.
+pub const FLAGS: &str = env!("GUEST_FLAGS");
+
 /// The target folder in which they were built. What else is built for WebAssembly finds its dependencies there.
 ///
 /// # Panics

@@ -152,6 +152,7 @@ pub fn connection(address: &str, steps: &Value, proxy: Option<&str>) -> Connecti
         region: String::new(),
         transport: Arc::new(CurrentTransport::new(Ok(transport))),
         credentials: Some(Box::new(Token)),
+        longest: polity_clouds::catalogue::LONGEST,
         rates: Rates::default(),
         hosts: Arc::default(),
         reach: Arc::new(Reach::new(
@@ -183,6 +184,7 @@ pub fn unpaced(address: &str, steps: &Value, sealed: &str) -> Gateway<DriverClou
     let rates = Rates {
         reads: fast,
         changes: fast,
+        creates: None,
     };
     let connection = connection(address, steps, None);
     cloud(Connection { rates, ..connection }, sealed)

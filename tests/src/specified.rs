@@ -25,6 +25,8 @@ pub mod mcm {
     pub const DRAIN: u64 = 7_200_000;
     /// Between two evictions of a pod: `PodEvictionRetryInterval` of `drain.go`.
     pub const EVICTION: u64 = 20_000;
+    /// Between two sweeps of orphans: `MachineSafetyOrphanVMsPeriod` of `pkg/util/provider/app/options/options.go`.
+    pub const SWEEP: u64 = 900_000;
     /// After this time without an API server machines are frozen: `machine_safety.go`.
     pub const FREEZE: u64 = 30_000;
 }

@@ -261,6 +261,28 @@ async fn a_driver_creates_once_and_what_it_does_after_that_leaves_the_create_in_
     assert_eq!((answer.expect_err("refused").effect, count), (Effect::None, 1));
 }
 
+#[tokio::test]
+async fn a_create_is_refused_by_a_code_of_the_manifest_and_by_no_other_word() {
+    let full = r#"{"error": {"code": "full"}}"#;
+    let create = json!({"send": [{"effect": "create", "seals": "userData"}]});
+    for (code, body, effect) in [
+        (500, full, Effect::None),
+        (503, full, Effect::None),
+        (200, full, Effect::Unknown),
+        (502, full, Effect::Unknown),
+        (504, full, Effect::Unknown),
+        (429, full, Effect::Unknown),
+        (500, r#"{"error": {"code": "oh"}}"#, Effect::Unknown),
+        (500, r#"{"error": {"code": "full""#, Effect::Unknown),
+        (500, "<html>full</html>", Effect::Unknown),
+    ] {
+        let server = Server::saying(status(code, "", body));
+        let (answer, count) = steps(&server, "machine.create", json!([create, "fail"])).await;
+        let failure = answer.expect_err("it is refused");
+        assert_eq!((failure.effect, count), (effect, 1), "{code} {body}");
+    }
+}
+
 /// A connection to a server for which this is the sealed value.
 /// With the largest value that the cloud takes, each of these took gigabytes of memory, or a thread of the runtime for minutes.
 #[tokio::test]
@@ -521,6 +543,40 @@ async fn one_tenant_of_many_hosts_leaves_the_others_their_part_of_a_burst() {
     assert_eq!(
         [change("b").await, change("b").await, change("c").await],
         [true, true, false]
+    );
+}
+
+#[tokio::test]
+async fn what_a_server_throttles_has_a_rate_of_its_own_and_says_until_when() {
+    let full = |code| status(code, "", "{\"error\": {\"code\": \"too-many\"}}");
+    let server = Server::saying(full(503));
+    let create = json!({"send": [{"effect": "create", "seals": "userData"}]});
+    let change = json!({"send": [{"effect": "change", "method": "DELETE"}]});
+    let steps = json!([{"of": {"machine.create": create, "machine.delete": change}}, "fail"]);
+    let cloud = cloud(&server.address, steps, None);
+    let traffic = || {
+        let cloud = cloud
+            .adapter()
+            .and_then(|cloud| cloud.downcast_ref::<DriverCloud>());
+        cloud.expect("a driver").traffic().1
+    };
+    assert_eq!(traffic(), None);
+    let failure = come_to(&cloud, "machine.create")
+        .await
+        .expect_err("it is throttled");
+    let throttled = traffic().expect("it is throttled");
+    assert!(throttled.class.ends_with(" creates"), "{throttled:?}");
+    let until = polity_kube_rules::time::rfc3339(throttled.until);
+    assert!(
+        failure.message.ends_with(&format!(" (Throttled until {until})")),
+        "{failure}"
+    );
+    come_to(&cloud, "machine.delete")
+        .await
+        .expect_err("it is throttled");
+    assert!(
+        traffic().expect("it is throttled").class.ends_with(" changes"),
+        "each by itself"
     );
 }
 

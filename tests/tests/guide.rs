@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use polity_core::contract::Kind;
 use polity_tests::guests;
@@ -14,7 +14,7 @@ use polity_tests::kubernetes::Assets;
 use polity_tests::skip::Skip;
 use tempfile::TempDir;
 
-use crate::page::{Page, command, repository, succeeds};
+use crate::page::{Page, Running, repository, shell, succeeds};
 use crate::process::{connected, has_none_of, recorded, until};
 
 const PAGE: Page = Page(include_str!("../../host/drivers/sdk/README.md"));
@@ -26,17 +26,6 @@ const SECRETS: [&str; 2] = ["rack-t0ken-of-the-guide", "#cloud-config"];
 /// A reader of the page: a folder with the crate `rack` and, as a link, the clone `polity`; the programs.
 struct Reader {
     place: TempDir,
-}
-
-/// A program that runs beside, ended when dropped.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Where it has ended by itself, there is nothing left to do.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Reader {
@@ -60,11 +49,7 @@ impl Reader {
 
     /// Commands, as a shell reads them.
     fn typed(&self, commands: &str) -> Command {
-        let mut shell = command("bash", &self.folder());
-        shell.args(["-euo", "pipefail", "-c", commands]);
-        let found = std::env::var_os("PATH").unwrap_or_default();
-        let programs = std::iter::once(self.place.path().join("bin")).chain(std::env::split_paths(&found));
-        shell.env("PATH", std::env::join_paths(programs).expect("paths"));
+        let mut shell = shell(commands, &self.folder(), &self.place.path().join("bin"));
         // The cache must not be in the home of the user who runs this test.
         shell.env("KUBECACHEDIR", self.place.path().join("cache"));
         // The page names files below `target`.

@@ -27,7 +27,7 @@ use crate::process::{connected, until};
 use crate::vcenter::certified;
 
 /// Who the host is, by the cloud.
-const PRINCIPAL: &str = "arn:aws:sts::111111111111:assumed-role/the-role/i-1";
+const ROLE: &str = "arn:aws:sts::111111111111:assumed-role/the-role";
 /// What the metadata service of a machine hands out: the keys of its role.
 const KEYS: &str = r#"{"AccessKeyId": "ASIAIOSFODNN7EXAMPLE", "SecretAccessKey": "of-the-machine", "Token": "session",
     "Expiration": "2126-01-01T00:00:00Z"}"#;
@@ -40,7 +40,7 @@ fn answer(request: &Request<Incoming>) -> String {
         "/latest/meta-data/iam/security-credentials/the-role" => KEYS.to_owned(),
         _ => format!(
             r#"<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
-            <Arn>{PRINCIPAL}</Arn><UserId>AROA:i-1</UserId><Account>111111111111</Account>
+            <Arn>{ROLE}/i-1</Arn><UserId>AROA:i-1</UserId><Account>111111111111</Account>
             </GetCallerIdentityResult></GetCallerIdentityResponse>"#
         ),
     }
@@ -144,7 +144,7 @@ async fn until_connection(
 }
 
 fn is_reached(connection: &Value) -> bool {
-    connection["status"]["principal"] == PRINCIPAL
+    connection["status"]["principal"] == ROLE
 }
 
 fn is_unknown_issuer(connection: &Value) -> bool {

@@ -50,4 +50,5 @@ mod story;
 mod swap;
 mod telemetry;
 mod traces;
+mod variants;
 mod vcenter;

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 
 use polity_tests::guests;
 
@@ -17,8 +17,9 @@ impl Page {
     /// The lines of the fenced block that follows a line.
     fn block(&self, after: &str) -> String {
         let (_, rest) = self.0.split_once(&format!("\n{after}\n")).expect(after);
-        let lines = rest.lines().skip_while(|line| !line.starts_with("```")).skip(1);
-        let lines = lines.take_while(|line| *line != "```");
+        let mut lines = rest.lines().skip_while(|line| !line.starts_with("```"));
+        let fence = lines.next().expect("a block").trim_end_matches(|c| c != '`');
+        let lines = lines.take_while(|line| *line != fence);
         lines.map(|line| format!("{line}\n")).collect()
     }
 
@@ -28,7 +29,7 @@ impl Page {
     }
 
     /// The files of the page: each is named by a line of its own, in backquotes.
-    fn files(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn files(&self) -> Vec<(&'static str, String)> {
         let names = self
             .0
             .lines()
@@ -90,6 +91,16 @@ pub(crate) fn command(program: &str, folder: &Path) -> Command {
     command
 }
 
+/// Commands, as a shell reads them in a folder. Programs are found in `bin` first.
+pub(crate) fn shell(commands: &str, folder: &Path, bin: &Path) -> Command {
+    let mut shell = command("bash", folder);
+    shell.args(["-euo", "pipefail", "-c", commands]);
+    let found = std::env::var_os("PATH").unwrap_or_default();
+    let programs = std::iter::once(bin.to_owned()).chain(std::env::split_paths(&found));
+    shell.env("PATH", std::env::join_paths(programs).expect("paths"));
+    shell
+}
+
 /// What a command printed that ends well.
 pub(crate) fn succeeds(mut command: Command) -> String {
     let Output {
@@ -104,4 +115,15 @@ pub(crate) fn succeeds(mut command: Command) -> String {
     );
     assert!(status.success(), "{command:?} ended with {status}:\n{said}");
     said
+}
+
+/// A program that runs beside, ended when dropped.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Where it has ended by itself, there is nothing left to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

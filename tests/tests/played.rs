@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use polity_tests::examples::{copy, copy_with};
+use polity_tests::examples::{ALL, copy, copy_with, source};
 
 fn test(args: &[&str], at: &std::path::Path) -> Output {
     let mut polity = Command::new(env!("CARGO_BIN_EXE_polity-under-test"));
@@ -68,4 +68,38 @@ fn scenarios_that_hold_and_one_that_fails_are_told_apart_and_ci_is_told() {
     );
     let none = test(&["holds/recordings"], place.path());
     assert_eq!(none.status.code(), Some(2), "{}", text(&none.stdout));
+}
+
+#[test]
+fn each_shipped_example_holds_and_does_what_its_timeline_tells() {
+    let place = tempfile::tempdir().expect("a folder");
+    for example in ALL {
+        let folder = place.path().join(example);
+        fs::rename(copy(example).path(), &folder).expect("moved");
+        // In `everything` two objects may change in either order, and the passes of the others with them.
+        let timeline = source(example).join("timeline.txt");
+        assert_eq!(timeline.is_file(), example != "everything", "{example}");
+        if timeline.is_file() {
+            fs::copy(timeline, folder.join("timeline.txt")).expect("copied");
+        }
+    }
+    let tested = test(&["."], place.path());
+    let printed = text(&tested.stdout);
+    assert_eq!(tested.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("7 scenarios: 7 hold"), "{printed}");
+}
+
+#[test]
+fn a_step_that_is_never_taken_is_named_with_what_it_waits_for() {
+    let condition = (
+        "status.phase\n    delete",
+        "status.phase\n      equals: Flying\n    delete",
+    );
+    let example = copy_with("capv-machine", &[condition]);
+    let tested = test(&["."], example.path());
+    let printed = text(&tested.stdout);
+    assert_eq!(tested.status.code(), Some(1), "{printed}");
+    let left = "a step of the scenario is left: to delete Machine team-a/machine-06, \
+        when status.phase of Machine team-a/machine-06 is \"Flying\"";
+    assert!(printed.contains(left), "{printed}");
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use polity::packed::unpacked;
 use polity_cluster::Cluster;
 use polity_core::call::Write;
 use polity_core::contract::{Act, Kind, ListQuery, ObjectDelete, ObjectRef, Precondition, Question};
@@ -12,6 +13,8 @@ use polity_tests::{examples, guests};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+/// No segment of a recording is larger.
+const LARGEST: u64 = 1 << 30;
 /// How often a test looks.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -144,7 +147,9 @@ pub(crate) fn recorded(data: &Path) -> String {
         .into_iter()
         .flatten();
     let text = |file: std::io::Result<std::fs::DirEntry>| {
-        std::fs::read_to_string(file.expect("a file").path()).expect("text")
+        let bytes = std::fs::read(file.expect("a file").path()).expect("it can be read");
+        // What is older has been packed.
+        String::from_utf8(unpacked(bytes, LARGEST).expect("it is whole")).expect("text")
     };
     passes.chain(exchanges).map(text).collect()
 }

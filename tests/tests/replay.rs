@@ -225,4 +225,20 @@ fn a_damaged_line_is_said_and_the_passes_around_it_are_judged_and_an_older_recor
     assert!(replayed.status.success(), "{text}");
     assert!(text.contains(&format!("0 of {} passes", whole - 1)), "{text}");
     assert!(text.contains("recorded by an older version of polity"), "{text}");
+
+    let text = std::fs::read_to_string(&segment).expect("a segment");
+    let other = text.replacen("\"format\":", "\"format\":9", 1);
+    std::fs::write(&segment, other).expect("written");
+    for command in ["replay", "explain"] {
+        let mut polity = polity(&[command]);
+        match command {
+            "replay" => polity.arg("--recordings"),
+            _ => polity.args(["machine", "team-a/machine-01", "--recordings"]),
+        };
+        let refused = polity.arg(recorded.recording()).output().expect("it runs");
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+        assert!(error.contains("the recording has format 9"), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
 }

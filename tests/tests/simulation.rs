@@ -16,6 +16,7 @@ use polity_core::record::PassRecord;
 use polity_sim::{Between, FaultRule, Millis, Outage, Trouble, Unreachable};
 use polity_tests::simulation::scenario::{Action, Scenario};
 use polity_tests::simulation::{Failed, Options, Rule, Sandboxed, Stepper, run};
+use serde_json::json;
 
 /// Seeds of the test command: what a core does in about a minute, on two threads; the guards take another half.
 const SEEDS: u64 = 750;
@@ -273,6 +274,35 @@ fn without_preconditions_newer_writes_are_overwritten() {
 #[test]
 fn without_their_guard_own_writes_wake() {
     guard(Guard::OwnWritesEnqueueNothing, of_all, &[Rule::OwnWrite]);
+}
+
+#[test]
+fn a_write_onto_any_version_taken_for_all_of_a_change_hides_what_somebody_else_wrote() {
+    guard(
+        Guard::OwnByBothVersions,
+        |scenario| {
+            of_sites(scenario);
+            let creates = scenario.actions.iter().filter_map(|(_, action)| match action {
+                Action::Create(site) if site.0 == "Site" => Some(site.clone()),
+                _ => None,
+            });
+            let sites: Vec<_> = creates.collect();
+            for site in sites {
+                let map = ("ConfigMap".to_owned(), site.1.clone(), format!("{}-0", site.2));
+                for when in (6_000..scenario.quiet_at).step_by(1_500) {
+                    // The Site notes that it was looked at, while others write.
+                    let looked =
+                        Action::Patch(site.clone(), None, json!({"spec": {"maps": 1, "looked": when}}));
+                    scenario.actions.push((when, looked));
+                    let theirs = Action::Patch(map.clone(), None, json!({"data": {"value": "theirs"}}));
+                    let soon = (1..6).map(|nth| (when + nth * 15, theirs.clone()));
+                    scenario.actions.extend(soon);
+                }
+            }
+            scenario.actions.sort_by_key(|(at, _)| *at);
+        },
+        &[Rule::Settles],
+    );
 }
 
 #[test]

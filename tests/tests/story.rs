@@ -161,6 +161,7 @@ fn a_policy_says_what_it_is_and_what_it_needs_before_it_is_rolled_out() {
         "cloud vm.clone\n",
         "governs       capv.polity.dev/v1alpha1 Machine\n",
         "requeuePeriod (default \"20s\"): ",
+        " for the first step of a bare object\n",
     ] {
         assert!(said.contains(part), "{part:?} is missing: {said}");
     }

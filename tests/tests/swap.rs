@@ -255,7 +255,12 @@ impl Native {
             }
         }
         let wait = if policy == self.mcm {
-            mcm_retry::decide(asked(request, config))
+            match mcm_retry::decide(asked(request, config)) {
+                polity_sdk::Wait::After(ms) | polity_sdk::Wait::OnChange(Some(ms)) => {
+                    Duration::from_millis(ms)
+                }
+                polity_sdk::Wait::OnChange(None) => panic!("it names a time"),
+            }
         } else {
             assert_eq!(policy, self.backoff);
             backoff_retry::decide(asked(request, config))

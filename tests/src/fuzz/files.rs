@@ -73,7 +73,10 @@ fn play(mut scenario: Scenario, objects: &[serde_json::Value]) {
         tokio::time::sleep(PLAYED).await;
         let may_wait = scenario.steps.iter().filter(|step| !is_due(step)).count();
         let left = running.steps_left();
-        assert!(left <= may_wait, "{left} steps are left, and {may_wait} may wait");
+        assert!(
+            left.len() <= may_wait,
+            "{left:?} are left, and {may_wait} may wait"
+        );
         for expectation in &scenario.expect {
             let _ = expectation.check(&site.cluster, &site.clouds).await;
         }

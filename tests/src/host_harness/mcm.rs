@@ -1,5 +1,5 @@
-//! Bindings of `mcm-machine` and `mcm-safety` with all grants that they need, and the objects that a machine is made
-//! from.
+//! Bindings of `mcm-machine`, `mcm-machineset` and `mcm-safety` with all grants that they need, and the objects that a
+//! machine is made from.
 
 use serde_json::{Value, json};
 
@@ -44,6 +44,38 @@ pub fn machines(configuration: Value) -> Value {
     })
 }
 
+/// Governs MachineSets by `mcm-machineset`.
+pub fn sets() -> Value {
+    let machine = json!({"apiVersion": MCM, "kind": "Machine"});
+    let owned = json!({"apiVersion": MCM, "kind": "Machine", "metadata": ["ownerReferences"]});
+    json!({
+        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": "sets"},
+        "spec": {
+            "governs": {"apiVersion": MCM, "kind": "MachineSet"},
+            "policies": {
+                "lifecycle": {"file": "mcm_machineset.wasm"},
+                "retry": {"file": "mcm_retry.wasm"},
+            },
+            "grants": [{"ask": machine}, {"create": machine}, {"patch": owned}, {"delete": machine}],
+        },
+    })
+}
+
+/// A MachineSet of so many machines of the deployment.
+pub fn set(name: &str, replicas: u32) -> Value {
+    let labels = json!({"name": DEPLOYMENT});
+    json!({
+        "apiVersion": MCM, "kind": "MachineSet", "metadata": {"namespace": "default", "name": name},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"class": {"kind": "MachineClass", "name": "small"}},
+            },
+        },
+    })
+}
+
 /// Governs the MachineSafety by `mcm-safety`.
 pub fn safeties() -> Value {
     json!({
@@ -54,6 +86,20 @@ pub fn safeties() -> Value {
             "grants": [{"reachable": true}],
         },
     })
+}
+
+/// The same, and it looks for orphans as this configuration says, and may delete them.
+pub fn sweeps(configuration: Value) -> Value {
+    let mut binding = safeties();
+    let machines = json!({"apiVersion": MCM, "kind": "Machine", "namespaces": ["default"]});
+    let spec = &mut binding["spec"];
+    spec["policies"]["lifecycle"]["configuration"] = configuration;
+    spec["cloud"] = json!({"name": "sim"});
+    spec["tenant"] = json!({"path": "spec.namespace"});
+    spec["grants"] = json!([
+        {"reachable": true}, {"ask": machines}, {"cloud": ["machine.list", "orphan.delete"]},
+    ]);
+    binding
 }
 
 /// The MachineSafety that the machines look for.

@@ -47,7 +47,7 @@ use polity::secrets::ClusterSecrets;
 use polity::selection::Selection;
 use polity::settled::Settling;
 use polity_cluster::Cluster;
-use polity_core::binding::PolicyId;
+use polity_core::binding::{Binding, PolicyId};
 use polity_core::call::Write;
 use polity_core::contract::{
     Act, Answer, Kind, ListQuery, ObjectDelete, ObjectQuery, ObjectRef, Precondition, Question,
@@ -142,7 +142,7 @@ impl Site {
     pub fn kept(seed: u64, sim: Option<Value>, data: &Arc<polity::Data>, objects: bool) -> Self {
         let clock = Arc::new(Clock::of_runtime(BEGIN));
         let folder = objects.then_some(&**data);
-        let api = polity::standalone::open(&clock, folder).expect("an API server");
+        let api = polity::standalone::open(&clock, folder, None).expect("an API server");
         let client = kube::Client::new(api, "default");
         let mut site = Site::on(client.clone(), client, clock.clone(), seed, sim.clone());
         let secrets = Arc::new(ClusterSecrets::new(site.cluster.clone()));
@@ -533,6 +533,14 @@ impl Observer for Watcher {
         }
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.push(PassRecord::clone(record));
+    }
+
+    fn bound(&mut self, binding: &Binding) {
+        if let Some(recorder) = &mut self.recorder {
+            let (name, digest) = (binding.name.clone(), binding.digest.to_string());
+            let kept = recorder.binding(name, digest, &binding.spec);
+            kept.expect("the binding is recorded");
+        }
     }
 
     fn policy_loaded(&mut self, id: &PolicyId, policy: &Policy, bytes: &[u8]) {

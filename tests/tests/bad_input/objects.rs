@@ -136,7 +136,7 @@ async fn a_machine_that_names_the_vm_of_another_tenant_is_refused_and_that_vm_is
         .until("the failure of the clone", async || {
             let thief = get(&fixture, "thief", "web").await;
             let condition = condition_of(&thief, "VMProvisioned")?;
-            (condition["reason"] == "TaskFailed").then(|| condition["message"].to_string())
+            (condition["reason"] == "NameTaken").then(|| condition["message"].to_string())
         })
         .await;
     assert!(refused.contains("web"), "the name is taken: {refused}");

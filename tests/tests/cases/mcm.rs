@@ -1,4 +1,4 @@
-//! The cases of `mcm-machine`, `mcm-safety` and `mcm-identity`.
+//! The cases of `mcm-machine`, `mcm-machineset`, `mcm-safety` and `mcm-identity`.
 
 mod machine {
     use mcm_machine::cases::Case;
@@ -15,6 +15,24 @@ mod machine {
     #[test]
     fn the_manifest_is_the_same_natively_and_as_a_component() {
         crate::cases::same_manifest("mcm-machine", mcm_machine::manifest());
+    }
+}
+
+mod set {
+    use mcm_machineset::cases::Case;
+
+    fn in_the_sandbox(case: Case) {
+        let ended = case.run(crate::cases::lifecycle("mcm-machineset"));
+        case.check(&ended);
+        let natively = case.run(|pass| polity_sdk::step::lifecycle(pass, mcm_machineset::reconcile));
+        assert_eq!(ended, natively);
+    }
+
+    mcm_machineset::each_case!(in_the_sandbox);
+
+    #[test]
+    fn the_manifest_is_the_same_natively_and_as_a_component() {
+        crate::cases::same_manifest("mcm-machineset", mcm_machineset::manifest());
     }
 }
 
@@ -57,6 +75,9 @@ mod identity {
 pub(crate) fn run_all(recorded: &crate::cases::Recorded) {
     for (_, case) in mcm_machine::cases::all() {
         case.run(recorded.lifecycle("mcm-machine"));
+    }
+    for (_, case) in mcm_machineset::cases::all() {
+        case.run(recorded.lifecycle("mcm-machineset"));
     }
     for (_, case) in mcm_safety::cases::all() {
         case.run(recorded.lifecycle("mcm-safety"));

@@ -119,6 +119,16 @@ impl Dialect for Query {
         error(StatusCode::SERVICE_UNAVAILABLE, "RequestLimitExceeded")
     }
 
+    fn refuses_when_throttled(&self) -> bool {
+        true
+    }
+
+    fn no_capacity(&self) -> Option<Answer> {
+        // As EC2's other server errors it has the status 500: see `host/drivers/ERRORS.md`.
+        let status = StatusCode::INTERNAL_SERVER_ERROR;
+        Some(error(status, "InsufficientInstanceCapacity"))
+    }
+
     fn refuse_time(&self, request: &Parts) -> Option<Answer> {
         let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
         let signed = text("x-amz-date").and_then(|date| date.parse::<Timestamp>().ok());

@@ -6,6 +6,7 @@
 mod aws;
 mod openstack;
 mod proxy;
+mod set;
 mod vsphere;
 
 use std::time::Duration;

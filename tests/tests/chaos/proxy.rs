@@ -43,6 +43,8 @@ pub(super) enum Fault {
     Truncated,
     /// The server has too much to do. It says so before it has done anything.
     Throttled,
+    /// The server has no capacity for what is to be created. It says so before it has done anything.
+    NoCapacity,
     /// The server's clock is an hour ahead. This is done to all requests.
     WrongClock,
     /// A create is done, and its answer comes later. This is done to all of them.
@@ -83,6 +85,17 @@ pub(super) trait Dialect: Send + Sync + 'static {
 
     /// The answer of a server that has too much to do.
     fn throttled(&self) -> Answer;
+
+    /// Whether that answer to a create says that nothing was made. Otherwise the host is sure only when nothing of it has come
+    /// for minutes.
+    fn refuses_when_throttled(&self) -> bool {
+        false
+    }
+
+    /// The answer of a server that has no capacity for what is to be created, if its API has one.
+    fn no_capacity(&self) -> Option<Answer> {
+        None
+    }
 
     /// The answer of a server whose clock is ahead, if it does not take the request.
     fn refuse_time(&self, _: &Parts) -> Option<Answer> {
@@ -228,14 +241,13 @@ impl State {
         }
         let fits = match now.fault {
             Fault::None => false,
-            Fault::LostAnswer | Fault::Late => does == Does::Create,
+            Fault::LostAnswer | Fault::Late | Fault::NoCapacity => does == Does::Create,
             Fault::Outage => does == Does::Create || now.strikes > 0,
             Fault::Cut | Fault::WrongClock | Fault::OtherAccount => true,
             Fault::FailsAfterwards => matches!(does, Does::Change | Does::Create),
             Fault::SessionEnded => does != Does::LogIn,
             Fault::Truncated => matches!(does, Does::Read | Does::LogIn),
-            // Of a create that is throttled the host is sure only when nothing of it has come for minutes.
-            Fault::Throttled => does != Does::Create,
+            Fault::Throttled => does != Does::Create || self.dialect.refuses_when_throttled(),
         };
         let is_first = fits && now.struck.insert(kind.to_owned());
         let is_once = !matches!(
@@ -269,6 +281,7 @@ impl State {
             Fault::Outage if does != Does::Create => return Err(io::Error::other("an outage")),
             Fault::SessionEnded => self.dialect.end_session(&mut head),
             Fault::Throttled => Some(self.dialect.throttled()),
+            Fault::NoCapacity => self.dialect.no_capacity(),
             Fault::WrongClock => self.dialect.refuse_time(&head),
             _ => None,
         };
@@ -295,7 +308,11 @@ impl State {
                 answer.headers_mut().insert(header::DATE, date(server_time()));
                 Ok(whole(answer))
             }
-            Fault::None | Fault::OtherAccount | Fault::SessionEnded | Fault::Throttled => Ok(whole(answer)),
+            Fault::None
+            | Fault::OtherAccount
+            | Fault::SessionEnded
+            | Fault::Throttled
+            | Fault::NoCapacity => Ok(whole(answer)),
         }
     }
 

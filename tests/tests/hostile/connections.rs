@@ -32,7 +32,21 @@ fn rows() -> Vec<Row> {
     let alternatives = std::iter::repeat_n(json!({"const": 1}), 900).chain([json!({})]);
     let costly = json!({"properties": {"steps": {"items": {"anyOf": alternatives.collect::<Value>()}}}});
     let of_service = |service: &str| json!({"login": "aws-sigv4", "endpoints": {"api": {"service": service}, "appliance": {}}});
+    let refusing = |path: &str, code: &str| {
+        let refusals = json!({"codeAt": path, "codes": {"5xx": [code]}});
+        json!({"login": "aws-sigv4", "endpoints": {"api": {"service": "ec2", "refusals": refusals}, "appliance": {}}})
+    };
     vec![
+        row(
+            "a-refusal-after-an-effect",
+            refusing("Response.Errors.Error.Code", "InternalError"),
+            "\"InternalError\" may come after a change that happened",
+        ),
+        row(
+            "a-refusal-in-a-message",
+            refusing("Response.Errors.Error.Message", "RequestLimitExceeded"),
+            "AWS writes its codes at Response.Errors.Error.Code",
+        ),
         schema(
             "a-deep-schema",
             (0..70).fold(json!({}), |below, _| json!({"not": below})),

@@ -2,7 +2,7 @@
 
 pub(crate) mod guard;
 pub(crate) mod refusals;
-mod tenancy;
+pub(crate) mod tenancy;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

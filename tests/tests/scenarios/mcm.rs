@@ -1,12 +1,14 @@
-//! mcm-machine and mcm-safety: (g) 1 to 17 of their specification, and what (i) adds to them.
+//! mcm-machine, mcm-machineset and mcm-safety: (g) 1 to 17 of their specification, and what (i) adds to them.
 
 pub(crate) mod creation;
 pub(crate) mod deletion;
-mod draining;
-mod fixture;
+pub(crate) mod draining;
+pub(crate) mod fixture;
 mod freeze;
 mod health;
+mod orphans;
 mod refusals;
+mod set;
 
 /// Runs every scenario and records its passes.
 pub(crate) fn recordings() -> Vec<std::path::PathBuf> {
@@ -16,7 +18,9 @@ pub(crate) fn recordings() -> Vec<std::path::PathBuf> {
         deletion::recordings(),
         draining::recordings(),
         freeze::recordings(),
+        orphans::recordings(),
         refusals::recordings(),
+        set::recordings(),
     ];
     all.concat()
 }

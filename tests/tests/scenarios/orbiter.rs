@@ -5,7 +5,7 @@
 
 mod crashes;
 mod errata;
-mod fixture;
+pub(crate) mod fixture;
 mod leaving;
 pub(crate) mod refusals;
 mod scale;

@@ -6,7 +6,7 @@ mod doubts;
 mod ending;
 pub(crate) mod letters;
 mod living;
-mod network;
+pub(crate) mod network;
 mod refusals;
 
 /// Runs every scenario and records its passes.

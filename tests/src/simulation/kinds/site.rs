@@ -12,7 +12,7 @@ use super::{crd, first, form, is_faulty, is_quarantined, text};
 use crate::simulation::bindings::{WIDGETS, binding as bound, kind, manifest};
 use crate::simulation::native::{Cx, Pending, failed};
 use crate::simulation::oracle::KEPT;
-use crate::simulation::store::{Place, Store};
+use crate::simulation::store::{Change, Place, Store};
 
 /// The `apiVersion` of Sites.
 pub const SITES: &str = "sites.example.com/v1";
@@ -20,6 +20,8 @@ pub const SITES: &str = "sites.example.com/v1";
 pub const FINALIZER: &str = "sites.example.com/site";
 /// The namespace in which a Site that pries would make something. Nothing reaches it.
 const ELSEWHERE: &str = "elsewhere";
+/// The annotation of a ConfigMap with the generation of the Site that looked at it.
+const SEEN: &str = "sites.example.com/seen";
 /// More Widgets than this are many.
 const MANY: u32 = 1;
 
@@ -123,6 +125,7 @@ fn keep_maps(cx: &mut Cx<'_>) -> Result<Option<Failure>, Pending> {
         .filter_map(|name| match named(name) {
             None => Some(create(cx, name)),
             Some(map) if map["data"]["value"] != cx.object["spec"]["value"] => Some(patch(cx, map)),
+            Some(map) if map["metadata"]["annotations"][SEEN] != seen(cx) => Some(mark(cx, map)),
             Some(_) => None,
         })
         .collect();
@@ -273,6 +276,34 @@ fn patch(cx: &Cx<'_>, map: &Value) -> Act {
         subresource: None,
         patch: json!({"data": data}).to_string().into(),
     })
+}
+
+/// Notes on a ConfigMap what its Site wanted when it was looked at. That may go onto any version.
+fn mark(cx: &Cx<'_>, map: &Value) -> Act {
+    let precondition = Precondition {
+        resource_version: None,
+        ..precondition(map)
+    };
+    Act::Patch(ObjectPatch {
+        object: reference(map),
+        precondition,
+        subresource: None,
+        patch: json!({"metadata": {"annotations": {SEEN: seen(cx)}}})
+            .to_string()
+            .into(),
+    })
+}
+
+/// Whether a change is such a note.
+pub fn is_mark(change: &Change) -> bool {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else {
+        return false;
+    };
+    change.place.0 == "ConfigMap" && before.tree()["data"] == after.tree()["data"]
+}
+
+fn seen(cx: &Cx<'_>) -> String {
+    cx.object["metadata"]["generation"].to_string()
 }
 
 fn delete(map: &Value) -> Act {

@@ -255,12 +255,11 @@ impl Seen {
                     (concerned, foreign) = (concerned || of_kind, foreign || of_kind);
                 }
                 What::Version(version) => {
-                    let Some(change) = change(log, *version) else {
-                        continue;
-                    };
-                    if asked.questions.iter().any(|question| concerns(question, change)) {
-                        concerned = true;
-                        foreign |= !self.is_own(host, record, change);
+                    for change in told(log, *version) {
+                        if asked.questions.iter().any(|question| concerns(question, change)) {
+                            concerned = true;
+                            foreign |= !self.is_own(host, record, change);
+                        }
                     }
                 }
             }
@@ -279,12 +278,13 @@ impl Seen {
         })
     }
 
-    /// Whether a change is one that a pass of this very object made, and knows to stand.
+    /// Whether a change is one that a pass of this very object made, and knows to stand. A write that named no version may
+    /// stand on what somebody else wrote, so it is none.
     fn is_own(&self, host: &str, record: &PassRecord, change: &Change) -> bool {
         let shown = change.shown.tree();
         let of_it = shown["metadata"]["labels"]["owner"] == record.uid || change.shown.uid() == record.uid;
         let acknowledged = self.acknowledged_all.contains(&change.version);
-        change.author == host && of_it && acknowledged
+        change.author == host && of_it && acknowledged && !kinds::site::is_mark(change)
     }
 
     /// A key passes at its time.
@@ -366,10 +366,14 @@ fn kind_of(question: &Question) -> Option<&String> {
     }
 }
 
-/// The change that made a version.
-fn change(log: &[Change], version: u64) -> Option<&Change> {
-    let index = log.binary_search_by_key(&version, |change| change.version).ok()?;
-    log.get(index)
+/// The changes that a version tells of: the one that made it, and below a write onto any version also what others wrote.
+fn told(log: &[Change], version: u64) -> impl Iterator<Item = &Change> {
+    let index = log.binary_search_by_key(&version, |change| change.version).ok();
+    let made = index.and_then(|index| log.get(index));
+    let marked = made.filter(|made| kinds::site::is_mark(made));
+    let below = &log[..index.unwrap_or(0)];
+    let of_place = move |other: &&Change| marked.is_some_and(|marked| other.place == marked.place);
+    made.into_iter().chain(below.iter().filter(of_place))
 }
 
 /// Whether a change can concern the answer to a question.

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{Oracle, Rule, Verdict, ensure};
 use crate::simulation::bindings::FINALIZER;
+use crate::simulation::kinds::site::is_mark;
 use crate::simulation::store::Change;
 
 /// The node of Pods that nobody drains.
@@ -19,7 +20,7 @@ impl Oracle {
                 let pried = !made.tree()["metadata"]["labels"]["pried"].is_null();
                 ensure(!pried, Rule::Ungranted, || told("made what is not granted"))
             }
-            ("ConfigMap", Some(before), Some(after)) => {
+            ("ConfigMap", Some(before), Some(after)) if !is_mark(change) => {
                 // The patch says which version it is meant for.
                 let meant = after.str_at("data.on");
                 let stood = before.version().0.to_string();

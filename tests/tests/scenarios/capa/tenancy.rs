@@ -311,6 +311,11 @@ impl<'a> Watched<'a> {
         Watched { story, like }
     }
 
+    /// Somebody creates it.
+    pub(crate) async fn create(&self) {
+        self.story.create(&self.like).await;
+    }
+
     /// As it stands; null once it is gone.
     pub(crate) async fn object(&self) -> Value {
         get(self.story, &self.like).await

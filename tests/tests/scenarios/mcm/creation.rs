@@ -18,6 +18,7 @@ scenarios! {
     scenario_04_a_crash_after_the_creation_makes_no_second_vm,
     scenario_04_the_vm_is_found_where_even_the_pending_entry_is_lost,
     mcm_c13_a_creation_in_doubt_is_waited_for_while_the_cloud_cannot_say,
+    mcm_c13_a_creation_that_stays_in_doubt_fails_after_its_time_and_is_replaced,
     mcm_c15_a_creation_that_never_arrived_is_made_once_that_is_certain,
     mcm_x51_a_deletion_waits_for_the_creation_in_doubt,
     mcm_c03_a_driver_that_cannot_be_read_is_asked_again_later,
@@ -159,6 +160,37 @@ async fn mcm_c13_a_creation_in_doubt_is_waited_for_while_the_cloud_cannot_say(on
         ]
     );
     assert_eq!(made(&story), 1);
+}
+
+async fn mcm_c13_a_creation_that_stays_in_doubt_fails_after_its_time_and_is_replaced(on: &dyn Backend) {
+    let faults = json!([
+        {"operation": "machine.create", "nth": 1, "then": "loseAnswer"},
+        {"operation": "resolve", "until": "30m", "then": {"fail": {"code": "unavailable"}}},
+    ]);
+    let story = planted(on, json!({"faults": faults}), json!({})).await;
+    let machine = story.until_is(PHASE, "CrashLoopBackOff").await;
+    let last = &machine["status"]["lastOperation"];
+    assert_eq!(
+        (&last["type"], &last["state"]),
+        (&json!("Create"), &json!("Failed"))
+    );
+    story.until_is(PHASE, "Failed").await;
+    let failed = story.passes().pop().expect("a pass");
+    assert_eq!(tell(&failed), "C13 Short");
+    let age = millis(failed.started.unix - BEGIN);
+    assert!(
+        (specified::CREATION..specified::CREATION + 60_000).contains(&age),
+        "{age}"
+    );
+
+    machine_set(&story, 1).await;
+    until_gone(&story).await;
+    story.settles().await;
+    let told = told(&story);
+    assert!(told.iter().any(|pass| pass == "C13 X51 Short"), "{told:?}");
+    assert_eq!(told_of(&story, "r-1").last().map(String::as_str), Some(FINE));
+    // The deletion waited until the cloud could say, and found the VM.
+    assert_eq!((made(&story), story.site.vms().len()), (2, 1));
 }
 
 async fn mcm_c15_a_creation_that_never_arrived_is_made_once_that_is_certain(on: &dyn Backend) {

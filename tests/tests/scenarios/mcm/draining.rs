@@ -27,7 +27,7 @@ scenarios! {
 const BEFORE: usize = 2;
 
 /// A pod that is ready.
-async fn pod(story: &Story, name: &str, node: &str, more: Value) {
+pub(crate) async fn pod(story: &Story, name: &str, node: &str, more: Value) {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"namespace": "default", "name": name, "labels": {"app": "web"}},
@@ -56,7 +56,7 @@ async fn get_pod(story: &Story, name: &str) -> Option<Value> {
 }
 
 /// Wants so many of the pods to stay.
-async fn budget(story: &Story, min_available: u32) {
+pub(crate) async fn budget(story: &Story, min_available: u32) {
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"namespace": "default", "name": "web"},
         "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": "web"}}},

@@ -41,8 +41,34 @@ pub(crate) fn machine() -> Value {
 
 /// A host, a class with its Secret, and kubelets; no machine yet.
 pub(crate) async fn begin(on: &dyn Backend, overrides: Value, configuration: Value) -> Story {
-    let bindings = vec![mcm::safeties(), mcm::machines(configuration)];
-    let story = Story::begin(on, cloud(&overrides), bindings, &machine()).await;
+    begin_among(
+        on,
+        overrides,
+        vec![mcm::safeties(), mcm::machines(configuration)],
+        &machine(),
+    )
+    .await
+}
+
+/// The same with more bindings, about another object.
+pub(crate) async fn begin_with(
+    on: &dyn Backend,
+    overrides: Value,
+    more: Vec<Value>,
+    object: &Value,
+) -> Story {
+    let bindings = [vec![mcm::safeties(), mcm::machines(json!({}))], more].concat();
+    begin_among(on, overrides, bindings, object).await
+}
+
+/// A host with these bindings, a class with its Secret, and kubelets. The story is about this object.
+pub(crate) async fn begin_among(
+    on: &dyn Backend,
+    overrides: Value,
+    bindings: Vec<Value>,
+    object: &Value,
+) -> Story {
+    let story = Story::begin(on, cloud(&overrides), bindings, object).await;
     story.create(&mcm::user_data("#cloud-config")).await;
     story.create(&mcm::class()).await;
     story.site.play_kubelets();

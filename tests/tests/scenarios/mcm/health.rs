@@ -17,11 +17,35 @@ scenarios! {
     scenario_06_a_node_that_is_not_ready_and_comes_back_is_running_again,
     scenario_07_a_machine_whose_node_is_deleted_fails_after_ten_minutes,
     scenario_08_in_a_zone_outage_machines_are_replaced_one_after_the_other,
+    mcm_h06_a_node_that_joins_late_wakes_the_machine_that_failed_for_it,
     mcm_h14_a_machine_may_stay_unknown_if_it_says_so,
     mcm_s03_what_was_applied_last_is_not_guessed,
     mcm_s09_a_template_that_the_api_server_refuses_is_tried_again,
     scenario_16_only_the_taint_that_was_applied_is_removed,
     erratum_09_the_label_is_the_link_and_the_status_mirrors_it,
+}
+
+async fn mcm_h06_a_node_that_joins_late_wakes_the_machine_that_failed_for_it(on: &dyn Backend) {
+    let never = json!({"operation": "machine.create", "then": "neverJoins"});
+    let story = planted(on, json!({"faults": [never]}), json!({})).await;
+    let machine = story.until_is(PHASE, "Failed").await;
+    story.sleep(Duration::from_secs(60)).await;
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": machine["status"]["node"]},
+        "spec": {"providerID": machine["status"]["providerID"]},
+    });
+    story.create(&node).await;
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let node = reference("v1", "Node", None, NODE);
+    story
+        .site
+        .patch(&node, Some("status"), ready)
+        .await
+        .expect("the node is there");
+    let joined = story.site.clock.now().boot;
+    story.until_is(PHASE, "Running").await;
+    // Unwoken it would wait for the rest of ten minutes.
+    assert!(millis(story.site.clock.now().boot - joined) < specified::MEDIUM);
 }
 
 /// Unknown, and not for too long yet.

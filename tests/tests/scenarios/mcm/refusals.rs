@@ -1,6 +1,7 @@
 //! Bad input leads to a condition with a clear reason and the long wait, without a call to the cloud.
 
 use polity_core::contract::{Question, Request};
+use polity_core::time::millis;
 use polity_tests::host_fixture::{condition_of, reference};
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::mcm;
@@ -74,9 +75,12 @@ async fn mcm_r05_a_class_that_is_not_there_is_said_and_waited_for(on: &dyn Backe
     assert_eq!(problem(&story.object().await), said);
     assert_no_call(&story);
 
+    // The class wakes the machine.
+    let before = story.site.clock.now().boot;
     story.create(&mcm::class()).await;
     let machine = story.until_is(PHASE, "Running").await;
     assert_eq!(problem(&machine).0, "True");
+    assert!(millis(story.site.clock.now().boot - before) < specified::LONG);
 }
 
 async fn mcm_r05_a_secret_without_its_key_is_said_and_waited_for(on: &dyn Backend) {

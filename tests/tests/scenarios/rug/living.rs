@@ -24,6 +24,7 @@ scenarios! {
     scenario_13_a_vm_that_refuses_its_configuration_three_times_is_made_anew,
     scenario_13_after_five_vms_that_refuse_there_is_no_sixth,
     scenario_14_a_vm_that_never_boots_is_made_anew_after_ten_minutes,
+    a_vm_that_cannot_be_built_is_made_anew_at_once,
     a_vm_that_hangs_before_it_is_configured_is_waited_for,
     a_probe_that_fails_is_no_healthy_poll,
     rug_x08_a_vm_that_gives_no_verdict_is_asked_once_a_second,
@@ -315,6 +316,24 @@ async fn scenario_14_a_vm_that_never_boots_is_made_anew_after_ten_minutes(on: &d
     let at = |edge: &str| edges.iter().position(|took| took == edge).expect("it was taken");
     let waited = millis(passes[at("19")].started.boot - passes[at("13")].started.boot);
     assert!((rug::BOOT..rug::BOOT + 2_000).contains(&waited), "{waited}");
+    assert_eq!(router["status"]["bootAttempts"], 2);
+    assert_eq!((made(&story), story.site.vms().len()), (2, 1));
+}
+
+async fn a_vm_that_cannot_be_built_is_made_anew_at_once(on: &dyn Backend) {
+    let fault = "No valid host was found.";
+    let cannot = json!({"operation": "router.boot", "nth": 1, "then": {"cannotBuild": fault}});
+    let story = planted(on, json!({"faults": [cannot]})).await;
+    let given_up = story.until_is("status.machineState", "STOP_VM").await;
+    assert_eq!(
+        said(&given_up, "Ready"),
+        json!(["False", "InstanceFailed", fault])
+    );
+    let router = until_active(&story).await;
+    let (passes, edges) = (story.passes(), story.edges());
+    let at = |edge: &str| edges.iter().position(|took| took == edge).expect("it was taken");
+    let waited = millis(passes[at("30")].started.boot - passes[at("13")].started.boot);
+    assert!(waited < rug::BOOT / 10, "{waited}");
     assert_eq!(router["status"]["bootAttempts"], 2);
     assert_eq!((made(&story), story.site.vms().len()), (2, 1));
 }
