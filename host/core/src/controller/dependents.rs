@@ -359,8 +359,8 @@ impl Dependents {
 }
 
 impl Used {
-    /// Counts a change into the answers that it alters, and enters the keys that used them into `concerned`. `None` if that
-    /// takes looking at too much.
+    /// Counts a change into the answers that it alters, and enters the keys that used them and wait for no turn yet into
+    /// `concerned`. `None` if that takes looking at too much.
     fn look(
         &self,
         (tenant_queue, anchors): (&Arc<str>, &[Anchor]),
@@ -384,7 +384,7 @@ impl Used {
                         };
                         let primary = state.seen.as_ref();
                         let moved = seen.moved(tenant_queue, &asked.1, &by.grant, sides, primary)?;
-                        if state.count(*place, moved) {
+                        if state.count(*place, moved) && !state.is_told() {
                             concerned.insert(key.clone());
                         }
                     }
@@ -492,6 +492,13 @@ impl KeyState {
         };
         moved.add(by);
         dependency.is_other(&asked.1, *moved)
+    }
+
+    /// Whether the key waits for its turn already because of such a change. It is not told again: the next change may come long
+    /// before thousands of keys had their turns.
+    fn is_told(&self) -> bool {
+        let is_dependency = |cause: &Cause| matches!(cause, Cause::Dependency(_));
+        self.queued.is_some() && self.causes.iter().any(is_dependency)
     }
 }
 
