@@ -36,13 +36,17 @@ APPLIANCE = 5000
 
 
 def sockets(**ports):
-    """A socket for each service, with a port of loopback that is its own from now on: any free one where none is given."""
+    """A socket for each service, with a port of loopback that is its own from now on: any free one where none is given.
+
+    Who connects before the service accepts waits for it: nova asks Keystone while both start, and gives up if it is refused.
+    """
     bound = {kind: socket.socket() for kind in CATALOGUE}
     for kind, service in bound.items():
         if ports.get(kind):
             # Connections of who had it before may linger. A free one would not be free of others with this.
             service.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         service.bind(("127.0.0.1", ports.get(kind) or 0))
+        service.listen(128)
     return bound
 
 
