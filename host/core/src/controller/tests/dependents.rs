@@ -260,6 +260,27 @@ fn of_two_keys_with_the_same_question_one_is_enqueued_after_the_other_stops_aski
 }
 
 #[test]
+fn a_key_that_waits_for_its_turn_says_that_an_answer_changed_and_names_the_first_change() {
+    let mut binding = fixture_binding(&[Role::Lifecycle]);
+    binding.spec.limits.passes_per_tenant = 1;
+    let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
+    harness.step(pending(vec![list("a=b")]));
+    harness.listed(config_maps(), vec![map("one", 2, json!({}))]);
+    harness.step(conclusion(json!(null), Next::Settled(None), vec![0]));
+    // Whose pass takes the only place.
+    harness.shown(primary(), machine("n", 2, json!({})));
+    harness.shown(primary(), machine("m", 3, json!({"metadata": {"generation": 2}})));
+    let first = map("two", 4, json!({}));
+    harness.shown(config_maps(), first.clone());
+    harness.shown(config_maps(), map("three", 5, json!({})));
+    harness.step_of("n", settled());
+    harness.step_of("m", settled());
+    let changed = Cause::Dependency(Some(first.reference()));
+    assert_eq!(harness.records[2].causes, [Cause::Changed, changed]);
+    assert_eq!(harness.steps(), 0, "one pass for all of it");
+}
+
+#[test]
 fn what_a_pass_writes_of_its_object_may_relate_it_to_what_it_asked_for() {
     let object = get("one");
     for ask in [object, list("a=b")] {
