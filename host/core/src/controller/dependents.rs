@@ -497,8 +497,7 @@ impl KeyState {
     /// Whether the key waits for its turn already because of such a change. It is not told again: the next change may come long
     /// before thousands of keys had their turns.
     fn is_told(&self) -> bool {
-        let is_dependency = |cause: &Cause| matches!(cause, Cause::Dependency(_));
-        self.queued.is_some() && self.causes.iter().any(is_dependency)
+        self.queued.is_some() && self.has_moved()
     }
 }
 

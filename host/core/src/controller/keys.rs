@@ -143,13 +143,20 @@ impl KeyState {
     /// short.
     pub(super) fn note(&mut self, cause: Cause) {
         let is_known = match &cause {
-            Cause::Dependency(_) => self.causes.iter().any(|c| matches!(c, Cause::Dependency(_))),
+            Cause::Dependency(_) => self.has_moved(),
             Cause::Lock(_) => self.causes.iter().any(|c| matches!(c, Cause::Lock(_))),
             _ => false,
         };
         if !is_known && let Err(at) = self.causes.binary_search(&cause) {
             self.causes.insert(at, cause);
         }
+    }
+
+    /// Whether a change of an answer is among the causes of the next pass.
+    pub(super) fn has_moved(&self) -> bool {
+        self.causes
+            .iter()
+            .any(|cause| matches!(cause, Cause::Dependency(_)))
     }
 
     /// The state of a key without a finished pass. `running` is a pass that was in flight when the key was forgotten
