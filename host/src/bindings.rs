@@ -416,9 +416,10 @@ impl Bindings {
     pub(crate) fn status_written(&mut self, name: &str, is_written: bool, now: Boot) -> Option<u32> {
         self.writing.remove(name);
         let known = self.known.get_mut(name)?;
-        known.stored = match is_written {
-            true => Stored::Yes,
-            false => known.stored.failed(now),
+        known.stored = if is_written {
+            Stored::Yes
+        } else {
+            known.stored.failed(now)
         };
         Some(match known.stored {
             Stored::Failed { times, .. } => times,
@@ -546,9 +547,10 @@ fn load_guarded(policies: &Policies, clouds: &Clouds, object: &Object) -> Result
     loaded
         .unwrap_or_else(|_| bail!("loading failed; this is a bug of Polity"))
         .map_err(|e| Problem {
-            reason: match e.is::<Incompatible>() {
-                true => "Incompatible",
-                false => "CannotLoad",
+            reason: if e.is::<Incompatible>() {
+                "Incompatible"
+            } else {
+                "CannotLoad"
             },
             again: match e.downcast_ref::<Later>() {
                 Some(later) => Some(later.at),

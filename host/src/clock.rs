@@ -32,11 +32,12 @@ impl Speed {
     /// # Errors
     /// If `times` is not above 0 or is more than [`FASTEST`].
     pub fn times(times: f64) -> Result<Self, String> {
-        match times > 0.0 && times <= FASTEST {
-            true => Ok(Speed::Times(times)),
-            false => Err(format!(
+        if times > 0.0 && times <= FASTEST {
+            Ok(Speed::Times(times))
+        } else {
+            Err(format!(
                 "the speed {times} is out of range: use a number above 0 and up to {FASTEST}, or max"
-            )),
+            ))
         }
     }
 }

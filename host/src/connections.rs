@@ -332,16 +332,17 @@ impl Connections {
         let endpoints = parsed.addresses()?;
         let reach = Reach::new(endpoints.values(), parsed.networks()?, self.never.clone());
         let reach = Arc::new(reach);
-        let transport = match parsed.has_certificates() {
-            false => Ok(Transport::new(
+        let transport = if parsed.has_certificates() {
+            Err(Failure::new(
+                Code::Unavailable,
+                "the certificates have not been read yet: the host reads them within seconds",
+            ))
+        } else {
+            Ok(Transport::new(
                 &Tls::default(),
                 parsed.proxy.as_deref(),
                 Some(reach.clone()),
-            )?),
-            true => Err(Failure::new(
-                Code::Unavailable,
-                "the certificates have not been read yet: the host reads them within seconds",
-            )),
+            )?)
         };
         let transport = Arc::new(CurrentTransport::new(transport));
         let credentials = parsed.credentials.as_ref().map(|secret| {

@@ -13,9 +13,10 @@ pub(crate) fn escaped_json(document: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(document).unwrap_or_default();
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
-        match acts_on_terminals(c) {
-            true => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
-            false => escaped.push(c),
+        if acts_on_terminals(c) {
+            escaped.push_str(&format!("\\u{:04x}", u32::from(c)))
+        } else {
+            escaped.push(c)
         }
     }
     escaped
@@ -26,9 +27,10 @@ pub(crate) fn escaped_json(document: &impl serde::Serialize) -> String {
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        match acts_on_terminals(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
+        if acts_on_terminals(c) {
+            shown.extend(c.escape_default())
+        } else {
+            shown.push(c)
         }
     }
     shown

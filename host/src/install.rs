@@ -129,9 +129,10 @@ pub(crate) async fn apply_one(
     target: Target,
     report: &(dyn Fn(&str) + Sync),
 ) -> Result<()> {
-    match crds::is_crd(object) {
-        true => install_own(cluster, object, target, report).await,
-        false => apply(cluster, object).await,
+    if crds::is_crd(object) {
+        install_own(cluster, object, target, report).await
+    } else {
+        apply(cluster, object).await
     }
 }
 

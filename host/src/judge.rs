@@ -174,9 +174,10 @@ impl Judging<'_> {
                 let decides_alike = differences
                     .iter()
                     .all(|difference| difference.what == What::Reads);
-                match is_exact && decides_alike {
-                    true => Judged::Same(differences),
-                    false => Judged::Differs(differences),
+                if is_exact && decides_alike {
+                    Judged::Same(differences)
+                } else {
+                    Judged::Differs(differences)
                 }
             }
             (Ended::Concluded(..), Err(fault)) => Judged::Differs(vec![self.compared.no_fault(fault)]),
@@ -204,9 +205,10 @@ impl Judging<'_> {
         let mut steps = steps.filter(|(from, to)| from < to && *from <= last && *to <= journal.len());
         steps.find_map(|(from, to)| {
             let acts: Vec<&Act> = journal[from..to].iter().filter_map(act_of).collect();
-            match acts.is_empty() {
-                true => self.before_questions(from),
-                false => self.before_these(from, &acts),
+            if acts.is_empty() {
+                self.before_questions(from)
+            } else {
+                self.before_these(from, &acts)
             }
         })
     }
@@ -222,9 +224,10 @@ impl Judging<'_> {
                     .filter(is_recorded)
                     .map(|act| self.compared.earlier(act))
                     .collect();
-                Some(Judged::Differs(match early.is_empty() {
-                    true => self.compared.would_act(&acts),
-                    false => early,
+                Some(Judged::Differs(if early.is_empty() {
+                    self.compared.would_act(&acts)
+                } else {
+                    early
                 }))
             }
             Ended::Fault(fault) => Some(Judged::Fault(vec![self.compared.fault(&fault)])),

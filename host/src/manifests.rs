@@ -41,10 +41,7 @@ impl Manifests {
     pub fn read(paths: &[PathBuf]) -> Result<Self> {
         let mut all = Manifests::default();
         for path in paths {
-            let folder: &Path = match path.is_dir() {
-                true => path,
-                false => folder_of(path),
-            };
+            let folder: &Path = if path.is_dir() { path } else { folder_of(path) };
             all.folder.get_or_insert(folder.to_owned());
             for file in files(path)? {
                 all.read_file(&file)?;
@@ -445,8 +442,9 @@ fn files(path: &Path) -> Result<Vec<PathBuf>> {
         })
         .collect();
     files.sort();
-    match files.is_empty() {
-        true => bail!("{} holds no manifests (.yaml, .yml, .json)", path.display()),
-        false => Ok(files),
+    if files.is_empty() {
+        bail!("{} holds no manifests (.yaml, .yml, .json)", path.display())
+    } else {
+        Ok(files)
     }
 }

@@ -181,9 +181,10 @@ impl Overview {
     pub(crate) fn is_at_rest(&self, key: &Key) -> Option<Result<(), Then>> {
         let objects = self.lock();
         let standing = objects.get(key)?;
-        Some(match standing.state.is_at_rest() {
-            true => Ok(()),
-            false => Err(standing.then.clone()),
+        Some(if standing.state.is_at_rest() {
+            Ok(())
+        } else {
+            Err(standing.then.clone())
         })
     }
 

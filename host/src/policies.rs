@@ -318,9 +318,10 @@ impl Policies {
 
 /// Why loading ended without a result.
 fn ended(e: LoadError) -> Ended {
-    match e.may_pass() {
-        true => Ended::Stopped(e.to_string()),
-        false => Ended::Refused(e.into()),
+    if e.may_pass() {
+        Ended::Stopped(e.to_string())
+    } else {
+        Ended::Refused(e.into())
     }
 }
 

@@ -127,9 +127,10 @@ pub(crate) fn open_of_others(dir: &Dir, name: &str) -> io::Result<File> {
     let mut options = OpenOptions::new();
     let options = options.read(true).custom_flags(bits(OFlags::NONBLOCK));
     let file = dir.open_with(name, options)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file")),
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"))
     }
 }
 

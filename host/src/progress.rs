@@ -212,12 +212,13 @@ impl Observer for Progress {
 fn memory(bytes: u64) -> String {
     const STACK: u64 = 1 << 20;
     let begins = format!("a step begins with {} KiB of memory", bytes.div_ceil(1 << 10));
-    match bytes > STACK {
-        true => format!(
+    if bytes > STACK {
+        format!(
             "{begins}, which costs processor time: a policy built with the default stack of 1 MiB is better linked with \
-             -zstack-size=65536"
-        ),
-        false => begins,
+         -zstack-size=65536"
+        )
+    } else {
+        begins
     }
 }
 

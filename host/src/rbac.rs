@@ -122,9 +122,10 @@ impl Allowed {
             self.add(Place::Cluster, definition, &["get"]);
         }
         // Events stand in the namespace of their object; Events of cluster-scoped objects stand in `default`.
-        let beside = match governed.namespaced {
-            true => here,
-            false => vec![Place::Namespace("default".to_owned())],
+        let beside = if governed.namespaced {
+            here
+        } else {
+            vec![Place::Namespace("default".to_owned())]
         };
         for place in beside {
             self.add(
@@ -348,12 +349,13 @@ fn places(namespaces: Option<&[String]>, own: &[&str], namespaced: bool) -> Vec<
         None => own.to_vec(),
         Some(namespaces) => namespaces.iter().map(String::as_str).collect(),
     };
-    match !namespaced || named.is_empty() || named.contains(&"*") {
-        true => vec![Place::Cluster],
-        false => named
+    if !namespaced || named.is_empty() || named.contains(&"*") {
+        vec![Place::Cluster]
+    } else {
+        named
             .into_iter()
             .map(|namespace| Place::Namespace(namespace.to_owned()))
-            .collect(),
+            .collect()
     }
 }
 

@@ -557,12 +557,13 @@ pub fn latest() -> Result<PathBuf> {
     let pointers = pointers();
     let unknown =
         || "no recording found: name its folder with --recordings DIR, or use `polity run` first".to_owned();
-    let text = match pointers.exists() {
-        true => private::folder_among_others(&pointers)
+    let text = if pointers.exists() {
+        private::folder_among_others(&pointers)
             .and_then(|dir| private::read(&dir, LATEST))
             .with_context(|| format!("cannot read {}", pointers.join(LATEST).display()))
-            .with_context(unknown)?,
-        false => None,
+            .with_context(unknown)?
+    } else {
+        None
     };
     Ok(text.with_context(unknown)?.into())
 }

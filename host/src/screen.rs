@@ -53,9 +53,10 @@ impl Live {
 impl Drop for Live {
     fn drop(&mut self) {
         *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        match self.is_cleared {
-            true => self.bar.finish_and_clear(),
-            false => self.bar.abandon(),
+        if self.is_cleared {
+            self.bar.finish_and_clear()
+        } else {
+            self.bar.abandon()
         }
     }
 }

@@ -58,13 +58,14 @@ pub(crate) fn unfinished(running: Option<&Running>, clouds: &Clouds) -> Vec<Stri
 /// simulated machines as their kubelets.
 pub(crate) fn rights(spec: &BindingSpec) -> &'static [(&'static str, &'static [&'static str])] {
     let is_simulated = spec.cloud.as_ref().is_some_and(|cloud| cloud.name == SIM);
-    match is_simulated && spec.grants.iter().any(makes_nodes) {
-        true => &[
+    if is_simulated && spec.grants.iter().any(makes_nodes) {
+        &[
             ("nodes", &["get", "create", "patch", "delete"]),
             ("nodes/status", &["patch"]),
             ("pods", &["get", "list", "delete"]),
-        ],
-        false => &[],
+        ]
+    } else {
+        &[]
     }
 }
 
@@ -90,9 +91,12 @@ pub(crate) fn reachable(clouds: &Clouds) -> Option<Answer> {
     let sims = all.iter().filter_map(|cloud| cloud.simulation());
     let answers: Vec<bool> = sims.map(|sim| sim.inspect(Sim::reachable)).collect();
     let away = || Failure::new(Code::Unavailable, "the API server does not answer");
-    (!answers.is_empty()).then(|| match answers.iter().all(|answers| *answers) {
-        true => Ok(Value::Bool(true)),
-        false => Err(away()),
+    (!answers.is_empty()).then(|| {
+        if answers.iter().all(|answers| *answers) {
+            Ok(Value::Bool(true))
+        } else {
+            Err(away())
+        }
     })
 }
 

@@ -114,9 +114,10 @@ fn built(line: &str, folder: &Path) -> String {
 /// A program that the page needs and brings not.
 fn python() -> Result<(), Skip> {
     let found = Command::new("python3").arg("--version").output();
-    match found.is_ok_and(|output| output.status.success()) {
-        true => Ok(()),
-        false => Err(Skip::because("python3, which runs the rack, is not here")),
+    if found.is_ok_and(|output| output.status.success()) {
+        Ok(())
+    } else {
+        Err(Skip::because("python3, which runs the rack, is not here"))
     }
 }
 

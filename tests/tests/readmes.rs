@@ -108,9 +108,12 @@ fn polity_commands(text: &str) -> Vec<Vec<String>> {
         // A place-holder such as NAME is as good as a name, which has no capitals.
         words
             .filter(|word| !word.is_empty())
-            .map(|word| match word.chars().any(char::is_lowercase) {
-                true => word,
-                false => word.to_lowercase(),
+            .map(|word| {
+                if word.chars().any(char::is_lowercase) {
+                    word
+                } else {
+                    word.to_lowercase()
+                }
             })
             .collect()
     };

@@ -63,12 +63,13 @@ fn spellings(value: &str) -> BTreeMap<&'static str, String> {
     let json = Value::from(value).to_string();
     let url: String = value
         .bytes()
-        .map(
-            |byte| match byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-                true => char::from(byte).to_string(),
-                false => format!("%{byte:02X}"),
-            },
-        )
+        .map(|byte| {
+            if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
         .collect();
     BTreeMap::from([
         ("raw", value.to_owned()),
@@ -91,9 +92,10 @@ fn base64(bytes: &[u8]) -> String {
         let wide =
             chunk.iter().fold(0u32, |wide, byte| wide << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
-            match place <= chunk.len() {
-                true => text.push(char::from(ALPHABET[(wide >> (18 - 6 * place) & 63) as usize])),
-                false => text.push('='),
+            if place <= chunk.len() {
+                text.push(char::from(ALPHABET[(wide >> (18 - 6 * place) & 63) as usize]))
+            } else {
+                text.push('=')
             }
         }
     }

@@ -217,9 +217,10 @@ impl Native {
     /// A configuration with its defaults.
     fn whole(&self, policy: &str, config: &Value) -> Value {
         let config = config.clone();
-        let whole = match policy == self.mcm {
-            true => serde_json::from_value(config).map(|config: mcm_retry::Config| json!(config)),
-            false => serde_json::from_value(config).map(|config: backoff_retry::Config| json!(config)),
+        let whole = if policy == self.mcm {
+            serde_json::from_value(config).map(|config: mcm_retry::Config| json!(config))
+        } else {
+            serde_json::from_value(config).map(|config: backoff_retry::Config| json!(config))
         };
         whole.expect("a configuration of this policy")
     }

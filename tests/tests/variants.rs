@@ -133,9 +133,10 @@ fn sources(folder: &Path, below: &str) -> Vec<(String, String)> {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         let name = format!("{below}{}", path.file_name().expect("a name").display());
-        match path.is_dir() {
-            true => all.extend(sources(&path, &format!("{name}/"))),
-            false => all.push((name, fs::read_to_string(&path).expect("text"))),
+        if path.is_dir() {
+            all.extend(sources(&path, &format!("{name}/")))
+        } else {
+            all.push((name, fs::read_to_string(&path).expect("text")))
         }
     }
     all

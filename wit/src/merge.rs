@@ -321,9 +321,10 @@ pub fn merge(name: &str, patch: &Value, base: Option<&Value>, current: &mut Valu
         let was_absent = stood_null || !target.contains_key(name);
         merge(name, wanted, base, target.entry(name).or_insert(Value::Null));
         if was_absent && !is_value(name, wanted) && target.get(name).is_none_or(is_empty) {
-            match stood_null {
-                true => target.insert(name.clone(), Value::Null),
-                false => target.remove(name),
+            if stood_null {
+                target.insert(name.clone(), Value::Null)
+            } else {
+                target.remove(name)
             };
         }
         // The list was removed. Only elements that others added since are left.

@@ -472,9 +472,10 @@ impl FromIterator<Request> for Requests {
                 Request::Act(act) => acts.push(act),
             }
         }
-        match asks.is_empty() {
-            true => Requests::Acts(acts),
-            false => Requests::Asks(asks),
+        if asks.is_empty() {
+            Requests::Acts(acts)
+        } else {
+            Requests::Asks(asks)
         }
     }
 }

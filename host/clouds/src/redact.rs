@@ -144,9 +144,10 @@ impl Redactor {
             end = to;
         }
         scrubbed.push_str(&text[end..]);
-        match self.0.has_tiny(scrubbed.as_bytes()) {
-            true => REDACTED.to_owned(),
-            false => scrubbed,
+        if self.0.has_tiny(scrubbed.as_bytes()) {
+            REDACTED.to_owned()
+        } else {
+            scrubbed
         }
     }
 
@@ -378,9 +379,12 @@ mod tests {
 
     fn percent(value: &str) -> String {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-        let one = |b: u8| match plain(b) {
-            true => char::from(b).to_string(),
-            false => format!("%{b:02X}"),
+        let one = |b: u8| {
+            if plain(b) {
+                char::from(b).to_string()
+            } else {
+                format!("%{b:02X}")
+            }
         };
         value.bytes().map(one).collect()
     }

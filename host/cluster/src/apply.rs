@@ -212,9 +212,10 @@ impl Cluster {
 fn change(before: &Value, after: &Value) -> Applied {
     // The merge does not say whether it changed something. But a server gives a new version only to what has changed.
     let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-    match version(before) == version(after) {
-        true => Applied::Unchanged,
-        false => Applied::Changed,
+    if version(before) == version(after) {
+        Applied::Unchanged
+    } else {
+        Applied::Changed
     }
 }
 

@@ -92,9 +92,10 @@ pub(crate) fn from_response(
         detail: detail_of(body),
         ..Failure::new(code, format!("{what}: {said}"))
     };
-    match is_definite {
-        true => failure,
-        false => verb.unknown(failure),
+    if is_definite {
+        failure
+    } else {
+        verb.unknown(failure)
     }
 }
 

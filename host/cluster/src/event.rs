@@ -75,9 +75,10 @@ fn instance() -> String {
 fn reason(said: &str) -> String {
     let joins = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '/');
     let word: String = said.chars().filter(joins).take(REASON).collect();
-    match word.is_empty() {
-        true => "Unspecified".to_owned(),
-        false => word,
+    if word.is_empty() {
+        "Unspecified".to_owned()
+    } else {
+        word
     }
 }
 

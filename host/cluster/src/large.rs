@@ -42,9 +42,10 @@ impl Cluster {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> T {
-        let _turn = match bytes > SMALL {
-            true => Some(self.turns.acquire().await),
-            false => None,
+        let _turn = if bytes > SMALL {
+            Some(self.turns.acquire().await)
+        } else {
+            None
         };
         at_once(bytes, work).await
     }

@@ -73,9 +73,10 @@ impl Cluster {
         body: Option<String>,
     ) -> Result<http::Response<Body>, Failure> {
         let response = self.respond(verb, what, path, body).await?;
-        match response.status().is_success() {
-            true => Ok(response),
-            false => Err(self.refused(verb, what, path, response).await),
+        if response.status().is_success() {
+            Ok(response)
+        } else {
+            Err(self.refused(verb, what, path, response).await)
         }
     }
 
@@ -97,9 +98,12 @@ impl Cluster {
             request.extensions_mut().insert(fence.clone());
         }
         let response = self.client.send(request).await;
-        response.map_err(|e| match fence.is_some_and(|fence| fence.has_refused()) {
-            true => fence::late(what),
-            false => error::from_transport(verb, what, &e),
+        response.map_err(|e| {
+            if fence.is_some_and(|fence| fence.has_refused()) {
+                fence::late(what)
+            } else {
+                error::from_transport(verb, what, &e)
+            }
         })
     }
 

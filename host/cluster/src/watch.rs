@@ -277,9 +277,10 @@ impl Watch {
 fn on_line(progress: Progress, mut lines: Lines, line: Line) -> Transition {
     // Only a server that has sent a bookmark can be expected to send the next one.
     lines.bookmarks |= line.event.is_none();
-    let version = match line.version.is_empty() {
-        true => progress.version,
-        false => line.version,
+    let version = if line.version.is_empty() {
+        progress.version
+    } else {
+        line.version
     };
     let works = true;
     (State::Following(Progress { version, works }, lines), line.event)

@@ -133,9 +133,10 @@ fn at<'a>(path: &str, plan: &'a Value) -> Vec<&'a Value> {
     path.split('.').fold(vec![plan], |found, step| {
         let (name, each) = step.strip_suffix("[]").map_or((step, false), |name| (name, true));
         let found = found.into_iter().filter_map(|value| value.get(name));
-        match each {
-            false => found.collect(),
-            true => found.filter_map(Value::as_array).flatten().collect(),
+        if each {
+            found.filter_map(Value::as_array).flatten().collect()
+        } else {
+            found.collect()
         }
     })
 }
@@ -193,12 +194,13 @@ impl Catalogue {
             }
             Some(_) => {}
         }
-        match self.finds.contains(&entry.stamp) {
-            true => Ok(()),
-            false => Err(format!(
+        if self.finds.contains(&entry.stamp) {
+            Ok(())
+        } else {
+            Err(format!(
                 "the result has stamp {}, but this cloud finds stamps {:?}",
                 entry.stamp, self.finds
-            )),
+            ))
         }
     }
 }

@@ -248,7 +248,10 @@ impl Controller {
         Controller {
             digest_key: digest_key(&identity),
             out: Vec::new(),
-            shared: Shared::new(Lease::new(identity)),
+            shared: Shared {
+                lease: Lease::new(identity),
+                ..Shared::default()
+            },
             keys: Keys::default(),
             passes: Passes::default(),
             health: BTreeMap::new(),
@@ -370,9 +373,10 @@ impl Controller {
     pub fn cache_figures(&self) -> CacheFigures {
         let mut figures = CacheFigures::default();
         for scope in self.shared.cache.scopes() {
-            match self.shared.cache.is_synced(scope) {
-                true => figures.synced += 1,
-                false => figures.failing += 1,
+            if self.shared.cache.is_synced(scope) {
+                figures.synced += 1;
+            } else {
+                figures.failing += 1;
             }
             for object in self.shared.cache.all(scope) {
                 figures.objects += 1;

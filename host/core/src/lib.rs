@@ -94,9 +94,10 @@ mod tests {
     /// Whether the code of a module says this path.
     fn says(folder: &Path, module: &str, path: &str) -> bool {
         let inside = folder.join(module);
-        let below = match inside.is_dir() {
-            true => files(&inside),
-            false => Vec::new(),
+        let below = if inside.is_dir() {
+            files(&inside)
+        } else {
+            Vec::new()
         };
         let mut all = below.into_iter().chain([inside.with_extension("rs")]);
         all.any(|file| {

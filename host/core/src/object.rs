@@ -293,9 +293,10 @@ impl Object {
 /// The pieces of a text before and after a value of its index.
 fn without(text: &str, (start, end): (u32, u32)) -> [&str; 2] {
     let (before, after) = (text.get(..start as usize), text.get(end as usize..));
-    match start < end {
-        true => [before.unwrap_or_default(), after.unwrap_or_default()],
-        false => [text, ""],
+    if start < end {
+        [before.unwrap_or_default(), after.unwrap_or_default()]
+    } else {
+        [text, ""]
     }
 }
 

@@ -73,9 +73,12 @@ impl Render {
             Question::Object(query) => {
                 let found = self.objects.first();
                 let answer = answer_of_object(&self.grant, self.primary.as_ref(), query, found);
-                let answer = answer.and_then(|json| match json.len() as u64 > limit {
-                    true => Err(too_large(limit)),
-                    false => Ok(json),
+                let answer = answer.and_then(|json| {
+                    if json.len() as u64 > limit {
+                        Err(too_large(limit))
+                    } else {
+                        Ok(json)
+                    }
                 });
                 let looked = found.map_or(0, |found| self.looks_at(found).saturating_add(self.copies(found)));
                 Rendered {
@@ -138,9 +141,10 @@ impl Render {
             }
         }
         text.push(']');
-        let answer = match text.len() as u64 > room {
-            true => Err(too_large(room)),
-            false => Ok(text.into()),
+        let answer = if text.len() as u64 > room {
+            Err(too_large(room))
+        } else {
+            Ok(text.into())
         };
         (answer, read)
     }
@@ -164,10 +168,7 @@ impl Render {
             Question::Object(query) => self.grant.fields.is_none() && query.projection.is_empty(),
             _ => false,
         };
-        match is_shared {
-            true => 0,
-            false => object.json().len() as u64,
-        }
+        if is_shared { 0 } else { object.json().len() as u64 }
     }
 }
 

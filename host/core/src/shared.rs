@@ -25,6 +25,7 @@ use locks::Locks;
 use watches::Watches;
 
 /// What all passes share. A handler of a phase reads it; the controller alone changes it.
+#[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) now: Now,
     pub(crate) lease: Lease,
@@ -38,21 +39,4 @@ pub(crate) struct Shared {
     pub(crate) guards: Guards,
     /// Whether the host is stopping, so that no new change may begin: passes end without waiting for their conclusion.
     pub(crate) cutting: bool,
-}
-
-impl Shared {
-    pub(crate) fn new(lease: Lease) -> Self {
-        Shared {
-            now: Now::default(),
-            lease,
-            bindings: BTreeMap::new(),
-            cache: Cache::default(),
-            watches: Watches::default(),
-            calls: Calls::default(),
-            capacities: Capacities::default(),
-            locks: Locks::default(),
-            guards: Guards::default(),
-            cutting: false,
-        }
-    }
 }

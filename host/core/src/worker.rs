@@ -57,17 +57,16 @@ pub struct StepInput {
 }
 
 /// The result of a step.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepReply {
     /// The answers that were rendered, in the order of the journal. `None` for one that was left out.
     pub rendered: Vec<Option<Answered>>,
     /// What the step took, in fuel: that of the policy, and a unit for each byte of text that was read.
     pub cost: u64,
-    /// Whether the pass may not hold what came out. It is done again once the pass may.
-    pub is_too_large: bool,
     /// Whether a list did not fit.
     pub is_full: bool,
-    /// What the policy returned; `None` if that, or what it was to see, is too large.
+    /// What the policy returned; `None` if that, or what it was to see, is more than the pass may hold. The step is made again
+    /// once it may.
     pub stepped: Option<Stepped>,
     /// For a conclusion: what it changes of the object, `None` if the object is absent; or what is wrong with its patch.
     pub checked: Option<Result<Option<Edits>, String>>,
@@ -156,7 +155,7 @@ impl StepWork {
         StepWork {
             reply: StepReply {
                 is_full: input.is_full,
-                ..StepReply::nothing()
+                ..StepReply::default()
             },
             rendered: Vec::new(),
             next: 0,
@@ -194,7 +193,7 @@ impl StepWork {
             let size = entry.as_ref().map_or(0, |entry| size_of(&entry.answer));
             if size > self.may_hold {
                 self.reply.rendered.pop();
-                return Part::TooLarge(self.too_large().into());
+                return Part::TooLarge(self.reply().into());
             }
             self.may_hold -= size;
             self.bytes = self.bytes.saturating_add(size);
@@ -222,7 +221,7 @@ impl StepWork {
             .saturating_add(stepped.fuel)
             .saturating_add(copied);
         if returned > self.may_hold {
-            return self.too_large();
+            return self.reply();
         }
         if let Ok(Step::Concluded { conclusion, .. }) = &stepped.outcome {
             let patch = conclusion.patch.as_ref();
@@ -234,34 +233,18 @@ impl StepWork {
         self.reply()
     }
 
-    fn too_large(&mut self) -> StepReply {
-        self.reply.is_too_large = true;
-        self.reply()
-    }
-
     fn reply(&mut self) -> StepReply {
-        std::mem::replace(&mut self.reply, StepReply::nothing())
+        std::mem::take(&mut self.reply)
     }
 }
 
 impl StepReply {
-    pub(crate) fn nothing() -> Self {
-        StepReply {
-            rendered: Vec::new(),
-            cost: 0,
-            is_too_large: false,
-            is_full: false,
-            stepped: None,
-            checked: None,
-        }
-    }
-
     /// A step that the host could not do.
     pub fn failed(fault: Fault) -> Self {
         let outcome = Err(fault);
         StepReply {
             stepped: Some(Stepped { outcome, fuel: 0 }),
-            ..StepReply::nothing()
+            ..StepReply::default()
         }
     }
 
@@ -275,9 +258,10 @@ impl StepReply {
         is_asked: bool,
     ) -> Option<Entry> {
         let is_list = matches!(ask.question, Question::Objects(_));
-        let rendered = match is_list && (self.is_full || room == 0) {
-            true => Err(too_large(room)),
-            false => Ok(render.run(room)),
+        let rendered = if is_list && (self.is_full || room == 0) {
+            Err(too_large(room))
+        } else {
+            Ok(render.run(room))
         };
         let (answer, count, read) = match rendered {
             Ok(rendered) => (rendered.answer, rendered.count, rendered.read),
@@ -464,12 +448,9 @@ mod tests {
             ..input(vec![list(1, SIZE), list(1, SIZE)])
         };
         let too_large = may_hold(2 * size - 1).step(&limits, |_| panic!("it is not all rendered"));
-        assert_eq!(
-            (told(&too_large), too_large.is_too_large),
-            (vec![Some(Ok(1))], true)
-        );
+        assert_eq!((told(&too_large), too_large.stepped), (vec![Some(Ok(1))], None));
         let fits = may_hold(2 * size).step(&limits, |_| stepped());
-        assert_eq!((fits.is_too_large, fits.stepped), (false, Some(stepped())));
+        assert_eq!(fits.stepped, Some(stepped()));
         // What the policy returns counts, too.
         let requests = || Stepped {
             outcome: Ok(pending(vec![crate::reconcile::fixture::get()])),
@@ -477,7 +458,7 @@ mod tests {
         };
         let returned = crate::reconcile::fixture::get().bytes();
         let too_large = may_hold(2 * size + returned - 1).step(&limits, |_| requests());
-        assert_eq!((too_large.is_too_large, too_large.stepped), (true, None));
+        assert_eq!(too_large.stepped, None);
         assert!(too_large.cost > fits.cost, "{} {}", too_large.cost, fits.cost);
         let fits = may_hold(2 * size + returned).step(&limits, |_| requests());
         assert_eq!(fits.stepped, Some(requests()));

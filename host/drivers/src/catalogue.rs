@@ -127,12 +127,13 @@ pub(crate) fn manifest(text: &str) -> Result<Manifest, ManifestError> {
             return Err(ManifestError::Long { field, bytes });
         }
     }
-    match manifest.stamps.contains(&manifest.stamp) {
-        true => Ok(manifest),
-        false => Err(ManifestError::Stamp {
+    if manifest.stamps.contains(&manifest.stamp) {
+        Ok(manifest)
+    } else {
+        Err(ManifestError::Stamp {
             stamp: manifest.stamp,
             stamps: manifest.stamps,
-        }),
+        })
     }
 }
 

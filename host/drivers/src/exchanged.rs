@@ -150,9 +150,10 @@ impl Exchanged {
             }
             (before, now) => before == now,
         };
-        match is_same {
-            true => Ok(()),
-            false => Err(Difference::Ends(format!("{now} instead of {}", self.ended))),
+        if is_same {
+            Ok(())
+        } else {
+            Err(Difference::Ends(format!("{now} instead of {}", self.ended)))
         }
     }
 }

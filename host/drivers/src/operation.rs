@@ -591,9 +591,10 @@ fn begins(by: Instant, is_read: bool) -> Result<(), Failure> {
     if Instant::now() < by {
         return Ok(());
     }
-    let code = match is_read {
-        true => Code::DeadlineExceeded,
-        false => Code::Aborted,
+    let code = if is_read {
+        Code::DeadlineExceeded
+    } else {
+        Code::Aborted
     };
     let message = "the request was not sent, because too little time was left to begin";
     Err(Failure::new(code, message))

@@ -55,12 +55,13 @@ pub(crate) fn check(request: &HttpRequest, operation: &str, places: &[SealedPlac
         }
     };
     let is_allowed = |mark: &String| places.iter().any(|place| document.has(*place, request, mark));
-    match marks.iter().all(is_allowed) {
-        true => Ok(()),
-        false => Err(format!(
+    if marks.iter().all(is_allowed) {
+        Ok(())
+    } else {
+        Err(format!(
             "it puts a sealed value into a field from which it could come back; {operation} may send it as {}",
             places.iter().map(named).collect::<Vec<String>>().join(", or as ")
-        )),
+        ))
     }
 }
 

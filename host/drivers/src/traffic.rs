@@ -40,9 +40,10 @@ impl Traffic {
     /// Counts a request that was sent.
     pub(crate) fn sent(&self, is_read: bool, is_answered: bool) {
         let calls = &mut self.counted().calls;
-        match is_read {
-            true => calls.reads += 1,
-            false => calls.changes += 1,
+        if is_read {
+            calls.reads += 1;
+        } else {
+            calls.changes += 1;
         }
         calls.unanswered += u64::from(!is_answered);
     }

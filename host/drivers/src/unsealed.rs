@@ -41,9 +41,10 @@ impl Unsealed {
             let most = tenants.iter_mut().max_by_key(|(_, known)| count(known));
             let Some((_, most)) = most else { return };
             let [new, old] = Arc::make_mut(most);
-            match old.is_empty() {
-                true => *new = Redactor::default(),
-                false => *old = Redactor::default(),
+            if old.is_empty() {
+                *new = Redactor::default();
+            } else {
+                *old = Redactor::default();
             }
         }
         tenants.retain(|_, known| count(known) > 0);

@@ -173,9 +173,10 @@ fn absent(object: &Value, field: &str) -> &'static str {
         "spec.hostNetwork" => "Pod",
         _ => return "",
     };
-    match object["apiVersion"] == "v1" && object["kind"] == kind {
-        true => "false",
-        false => "",
+    if object["apiVersion"] == "v1" && object["kind"] == kind {
+        "false"
+    } else {
+        ""
     }
 }
 

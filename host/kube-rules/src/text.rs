@@ -102,9 +102,10 @@ pub fn projection<'a>(text: &str, paths: impl IntoIterator<Item = &'a str>) -> S
 /// The content of a JSON string; `None` if the text is no string.
 pub fn unquoted(text: &str) -> Option<Cow<'_, str>> {
     let plain = text.strip_prefix('"')?.strip_suffix('"')?;
-    match plain.contains('\\') {
-        true => serde_json::from_str(text).ok().map(Cow::Owned),
-        false => Some(Cow::Borrowed(plain)),
+    if plain.contains('\\') {
+        serde_json::from_str(text).ok().map(Cow::Owned)
+    } else {
+        Some(Cow::Borrowed(plain))
     }
 }
 

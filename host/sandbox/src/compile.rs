@@ -210,9 +210,10 @@ pub(crate) fn size(component: &Component) -> usize {
 }
 
 fn check_size(size: usize, largest: u64) -> Result<(), LoadError> {
-    match size as u64 > largest {
-        true => Err(LoadError::CompiledTooLarge { size, largest }),
-        false => Ok(()),
+    if size as u64 > largest {
+        Err(LoadError::CompiledTooLarge { size, largest })
+    } else {
+        Ok(())
     }
 }
 

@@ -75,9 +75,10 @@ impl Confined {
     /// Starts the program that runs now.
     pub fn itself() -> std::io::Result<Self> {
         let program = PathBuf::from(ITSELF);
-        match program.exists() {
-            true => Ok(Confined { program }),
-            false => std::env::current_exe().map(|program| Confined { program }),
+        if program.exists() {
+            Ok(Confined { program })
+        } else {
+            std::env::current_exe().map(|program| Confined { program })
         }
     }
 

@@ -158,12 +158,13 @@ impl Sandbox {
     }
 
     fn check_size(&self, bytes: &[u8]) -> Result<(), LoadError> {
-        match bytes.len() > self.config.largest {
-            true => Err(LoadError::TooLarge {
+        if bytes.len() > self.config.largest {
+            Err(LoadError::TooLarge {
                 size: bytes.len(),
                 largest: self.config.largest,
-            }),
-            false => Ok(()),
+            })
+        } else {
+            Ok(())
         }
     }
 

@@ -369,9 +369,10 @@ pub(crate) fn fault(e: &wasmtime::Error, state: &State, krate: &str) -> Fault {
     let place = cut(place);
     let Some(trap) = e.downcast_ref::<Trap>() else {
         let words = cut(format!("{e:#}"));
-        let kind = match words.contains(TOO_MANY) {
-            true => FaultKind::OutOfMemory,
-            false => FaultKind::BadOutput,
+        let kind = if words.contains(TOO_MANY) {
+            FaultKind::OutOfMemory
+        } else {
+            FaultKind::BadOutput
         };
         return Fault::new(kind, words);
     };

@@ -123,9 +123,10 @@ impl ResourceLimiter for State {
     /// Ends the step if the machine has no memory. If the guest were told instead, the step would depend on
     /// an input that no recording holds.
     fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
-        match error.is::<NoMemory>() {
-            true => Err(error),
-            false => Ok(()),
+        if error.is::<NoMemory>() {
+            Err(error)
+        } else {
+            Ok(())
         }
     }
 

@@ -80,10 +80,12 @@ impl SimCloud {
         let State { sim, disk } = &mut *state;
         let done = act(sim, self.clock.now_ms());
         let is_dirty = sim.take_dirty();
-        let receipt = disk.as_mut().and_then(|disk| match is_dirty {
-            true => Some(disk.store(sim.changes())),
-            // The caller may have read something that is not stored yet, so it waits for that.
-            false => (!disk.is_settled()).then(|| disk.store(Vec::new())),
+        let receipt = disk.as_mut().and_then(|disk| {
+            if is_dirty {
+                Some(disk.store(sim.changes()))
+            } else {
+                (!disk.is_settled()).then(|| disk.store(Vec::new()))
+            }
         });
         (done, receipt)
     }

@@ -81,9 +81,10 @@ impl Kubelets {
             }
             self.show(node).await?;
         }
-        match nodes.iter().any(|node| node.heard) {
-            true => self.end_pods(&nodes, unix).await,
-            false => Ok(()),
+        if nodes.iter().any(|node| node.heard) {
+            self.end_pods(&nodes, unix).await
+        } else {
+            Ok(())
         }
     }
 

@@ -27,9 +27,10 @@ impl Connection {
     }
 
     pub(super) async fn connect(&self, lease: (&str, &str)) -> Result<Cluster> {
-        let connected = match self.in_cluster {
-            true => Cluster::in_cluster(lease),
-            false => Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref(), lease).await,
+        let connected = if self.in_cluster {
+            Cluster::in_cluster(lease)
+        } else {
+            Cluster::connect(self.kubeconfig.as_deref(), self.context.as_deref(), lease).await
         };
         connected.context("cannot connect to the cluster")
     }

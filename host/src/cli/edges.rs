@@ -37,9 +37,10 @@ pub(super) struct Edges {
 impl Edges {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         let mut counted = Counted::default();
-        let recordings = match self.recordings.is_empty() {
-            true => vec![recording::latest()?],
-            false => self.recordings.clone(),
+        let recordings = if self.recordings.is_empty() {
+            vec![recording::latest()?]
+        } else {
+            self.recordings.clone()
         };
         for folder in &recordings {
             let damaged = self.count(folder, &mut counted)?;

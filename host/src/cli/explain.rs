@@ -180,9 +180,10 @@ impl Explain {
     fn show_edges<'a>(&self, label: &str, edges: impl Iterator<Item = (&'a str, &'a str)>) {
         let mut label = label;
         for (id, sentence) in edges {
-            match self.ids && id != sentence {
-                true => line(&format!("    {label:<7} {id}  {sentence}")),
-                false => line(&format!("    {label:<7} {sentence}")),
+            if self.ids && id != sentence {
+                line(&format!("    {label:<7} {id}  {sentence}"))
+            } else {
+                line(&format!("    {label:<7} {sentence}"))
             }
             label = "";
         }
@@ -202,9 +203,10 @@ impl Explain {
                 self.short(&state)
             ));
         }
-        match self.step {
-            true => self.show_steps(role, said),
-            false => self.show_entries(role, 0..role.journal.len()),
+        if self.step {
+            self.show_steps(role, said)
+        } else {
+            self.show_entries(role, 0..role.journal.len())
         }
         if let Some(verdict) = &role.verdict {
             line(&format!("    verdict {verdict:?}"));
@@ -319,9 +321,10 @@ impl Explain {
     }
 
     fn short(&self, text: &str) -> String {
-        match self.full || text.chars().count() <= SHOWN {
-            true => text.to_owned(),
-            false => text.chars().take(SHOWN).chain(['…']).collect(),
+        if self.full || text.chars().count() <= SHOWN {
+            text.to_owned()
+        } else {
+            text.chars().take(SHOWN).chain(['…']).collect()
         }
     }
 }

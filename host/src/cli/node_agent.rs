@@ -224,12 +224,13 @@ fn read_seed(file: &Path) -> Result<Value> {
     let at = || file.display().to_string();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", at()))?;
     let seed: Value = serde_saphyr::from_str(&text).with_context(at)?;
-    match seed.is_object() {
-        true => Ok(seed),
-        false => Err(anyhow!(
+    if seed.is_object() {
+        Ok(seed)
+    } else {
+        Err(anyhow!(
             "{}: expected one version for each package, for example `kubelet: 1.30.2`",
             at()
-        )),
+        ))
     }
 }
 

@@ -43,17 +43,19 @@ pub(super) struct Sessions {
 impl Sessions {
     /// Hands every pass of these sessions to `see`. Returns how many lines cannot be read.
     pub(super) fn passes(&self, of: &Recording, see: impl FnMut(PassRecord)) -> Result<u64> {
-        match self.all {
-            true => of.passes(see),
-            false => of.newest_session(see),
+        if self.all {
+            of.passes(see)
+        } else {
+            of.newest_session(see)
         }
     }
 
     /// What else can be read, for the error that something is not found.
     pub(super) fn hint(&self) -> &'static str {
-        match self.all {
-            true => "",
-            false => " since the last start of a host; --all also reads the sessions before",
+        if self.all {
+            ""
+        } else {
+            " since the last start of a host; --all also reads the sessions before"
         }
     }
 }

@@ -225,11 +225,12 @@ impl Run {
     }
 
     fn target(&self) -> Target {
-        match self.is_standalone() {
-            true => Target::Standalone,
-            false => Target::Cluster {
+        if self.is_standalone() {
+            Target::Standalone
+        } else {
+            Target::Cluster {
                 replace_crds: self.replace_crds,
-            },
+            }
         }
     }
 
@@ -328,10 +329,7 @@ impl Run {
                 match stuck {
                     Ok(()) => report(&run, format).await?,
                     Err(NotSettled { is_late, stuck }) => {
-                        let why = match is_late {
-                            true => format!("not settled after {}:", crate::display::duration(deadline.into())),
-                            false => "not settled, and nothing can change that any more:".to_owned(),
-                        };
+                        let why = if is_late { format!("not settled after {}:", crate::display::duration(deadline.into())) } else { "not settled, and nothing can change that any more:".to_owned() };
                         say(format, &why);
                         stuck.iter().for_each(|one| say(format, &format!("  {one}")));
                         ExitCode::FAILURE

@@ -66,9 +66,10 @@ impl Signals {
         Ok(Signals {
             interrupt: catch(SignalKind::interrupt())?,
             terminate: catch(SignalKind::terminate())?,
-            hangup: match is_ignored(SignalKind::hangup()) {
-                true => None,
-                false => Some(catch(SignalKind::hangup())?),
+            hangup: if is_ignored(SignalKind::hangup()) {
+                None
+            } else {
+                Some(catch(SignalKind::hangup())?)
             },
         })
     }

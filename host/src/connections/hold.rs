@@ -30,9 +30,10 @@ impl Hold {
     /// The finalizer of the hosts with this lease.
     pub(super) fn of((namespace, lease): (&str, &str)) -> Self {
         let name = format!("{namespace}.{lease}");
-        let name = match name.len() <= LONGEST {
-            true => name,
-            false => hex(&Sha256::digest(&name)[..16]),
+        let name = if name.len() <= LONGEST {
+            name
+        } else {
+            hex(&Sha256::digest(&name)[..16])
         };
         Hold {
             finalizer: format!("polity.dev/{name}"),

@@ -150,14 +150,15 @@ impl ConnectionSpec {
     /// How long one operation may take.
     pub(super) fn longest(&self) -> Result<Duration> {
         let given = self.longest_operation.map_or(LONGEST, Duration::from_millis);
-        match (LONGEST..=OPERATION_AT_MOST).contains(&given) {
-            true => Ok(given),
-            false => Err(anyhow!(
+        if (LONGEST..=OPERATION_AT_MOST).contains(&given) {
+            Ok(given)
+        } else {
+            Err(anyhow!(
                 "spec.longestOperation: {} ms is not from {} to {} ms, the most that the lease of a host allows",
                 given.as_millis(),
                 LONGEST.as_millis(),
                 OPERATION_AT_MOST.as_millis()
-            )),
+            ))
         }
     }
 

@@ -59,9 +59,10 @@ pub(super) fn status(
     let own = used.map(|used| entry(used, known.get(replica), now));
     let (mut patch, mut present) = (Map::new(), Map::new());
     for (name, entry) in known.iter().filter(|(name, _)| *name != replica) {
-        match is_recent(&entry["seen"], now) && present.len() < OTHERS {
-            true => present.insert(name.clone(), entry.clone()),
-            false => patch.insert(name.clone(), Value::Null),
+        if is_recent(&entry["seen"], now) && present.len() < OTHERS {
+            present.insert(name.clone(), entry.clone())
+        } else {
+            patch.insert(name.clone(), Value::Null)
         };
     }
     let others = present
@@ -102,9 +103,10 @@ fn entry(used: &Used, before: Option<&Value>, now: Unix) -> Value {
     let before = before.unwrap_or(&Value::Null);
     let counted = |class: &str| before["calls"][class].as_u64().unwrap_or(0);
     let asks = (reads, changes) != (counted("reads"), counted("changes"));
-    let asked = match asks {
-        true => Value::from(rfc3339(now.0)),
-        false => before["asked"].clone(),
+    let asked = if asks {
+        Value::from(rfc3339(now.0))
+    } else {
+        before["asked"].clone()
     };
     let failure = used.reached.as_ref().and_then(|reached| reached.as_ref().err());
     let throttled =
@@ -163,40 +165,39 @@ fn conditions(
         let all: Vec<String> = entries.iter().filter_map(says).collect();
         (!all.is_empty()).then(|| all.join("; "))
     };
-    let mut conditions = match entries.is_empty() {
-        true => ["Loaded", "Reachable", "Throttled"]
+    let mut conditions = if entries.is_empty() {
+        ["Loaded", "Reachable", "Throttled"]
             .map(|kind| condition(kind, "Unknown", "NotUsed", "no binding names it"))
-            .to_vec(),
-        false => {
-            let problem = said("problem");
-            vec![
-                match &problem {
-                    Some(why) => condition("Loaded", "False", "NotLoaded", why),
-                    None => condition("Loaded", "True", "Loaded", "the driver is loaded"),
-                },
-                match said("failure") {
-                    Some(why) => condition("Reachable", "False", "Failed", &why),
-                    None if problem.is_some() => {
-                        condition("Reachable", "Unknown", "NotLoaded", "the driver is not loaded")
-                    }
-                    None => condition(
-                        "Reachable",
-                        "True",
-                        "LoggedIn",
-                        "the cloud accepts the credentials",
-                    ),
-                },
-                match said("throttled") {
-                    Some(classes) => {
-                        let message = format!(
-                            "{classes}; a server asks for fewer, so the host sends fewer, and spec.rates can be lowered"
-                        );
-                        condition("Throttled", "True", "ServerAsksForLess", &message)
-                    }
-                    None => condition("Throttled", "False", "AsFastAsAllowed", "no server asks for less"),
-                },
-            ]
-        }
+            .to_vec()
+    } else {
+        let problem = said("problem");
+        vec![
+            match &problem {
+                Some(why) => condition("Loaded", "False", "NotLoaded", why),
+                None => condition("Loaded", "True", "Loaded", "the driver is loaded"),
+            },
+            match said("failure") {
+                Some(why) => condition("Reachable", "False", "Failed", &why),
+                None if problem.is_some() => {
+                    condition("Reachable", "Unknown", "NotLoaded", "the driver is not loaded")
+                }
+                None => condition(
+                    "Reachable",
+                    "True",
+                    "LoggedIn",
+                    "the cloud accepts the credentials",
+                ),
+            },
+            match said("throttled") {
+                Some(classes) => {
+                    let message = format!(
+                        "{classes}; a server asks for fewer, so the host sends fewer, and spec.rates can be lowered"
+                    );
+                    condition("Throttled", "True", "ServerAsksForLess", &message)
+                }
+                None => condition("Throttled", "False", "AsFastAsAllowed", "no server asks for less"),
+            },
+        ]
     };
     conditions.extend(needs.map(|needs| condition("InUse", "True", "Needed", needs)));
     conditions.into()

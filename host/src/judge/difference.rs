@@ -438,9 +438,10 @@ fn document(act: &Act) -> Value {
 }
 
 fn joined(at: &str, path: &str) -> String {
-    match at.is_empty() {
-        true => path.to_owned(),
-        false => format!("{at}.{path}"),
+    if at.is_empty() {
+        path.to_owned()
+    } else {
+        format!("{at}.{path}")
     }
 }
 

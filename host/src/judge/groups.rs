@@ -179,9 +179,12 @@ impl<'a> Range<'a> {
     }
 
     fn text(&self) -> Option<String> {
-        self.0.map(|(least, most)| match least == most {
-            true => least.to_owned(),
-            false => format!("various ({least} … {most})"),
+        self.0.map(|(least, most)| {
+            if least == most {
+                least.to_owned()
+            } else {
+                format!("various ({least} … {most})")
+            }
         })
     }
 }

@@ -109,9 +109,10 @@ impl Decision {
             .into_iter()
             .find(|acts| !acts.is_empty())
             .unwrap_or_default();
-        let (first, then) = match self.acts_first {
-            true => (acts, asks),
-            false => (asks, acts),
+        let (first, then) = if self.acts_first {
+            (acts, asks)
+        } else {
+            (asks, acts)
         };
         let wanted = if first.is_empty() { then } else { first };
         if !wanted.is_empty() {

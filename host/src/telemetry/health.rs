@@ -40,9 +40,10 @@ pub(super) fn readiness(view: &View, has_begun: bool) -> Readiness {
 
 impl std::fmt::Display for Readiness {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.reasons.is_empty() {
-            true => writeln!(f, "ready")?,
-            false => writeln!(f, "not ready")?,
+        if self.reasons.is_empty() {
+            writeln!(f, "ready")?
+        } else {
+            writeln!(f, "not ready")?
         }
         for reason in &self.reasons {
             writeln!(f, "- {}", crate::display::printable(reason))?;

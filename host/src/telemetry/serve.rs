@@ -153,9 +153,10 @@ impl Served {
             self.has_begun.store(true, Ordering::Relaxed);
         }
         let readiness = readiness(view, self.has_begun.load(Ordering::Relaxed));
-        let code = match readiness.reasons.is_empty() {
-            true => StatusCode::OK,
-            false => StatusCode::SERVICE_UNAVAILABLE,
+        let code = if readiness.reasons.is_empty() {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
         };
         plain(code, readiness.to_string())
     }

@@ -235,9 +235,10 @@ impl Collector {
             Ok::<_, HttpError>(Response::from_parts(head, body))
         });
         let answer = sent.await??;
-        match answer.status().is_success() {
-            true => Ok(answer),
-            false => Err(format!("it answers {}", answer.status()).into()),
+        if answer.status().is_success() {
+            Ok(answer)
+        } else {
+            Err(format!("it answers {}", answer.status()).into())
         }
     }
 

@@ -199,9 +199,10 @@ async fn no_body_is_answered_by_a_bug() {
                     ("POST", format!("{at}/eviction"), &[]),
                     ("DELETE", at.clone(), &[]),
                 ] {
-                    let body = match headers == JSON_PATCH {
-                        true => json!([{"op": "replace", "path": "", "value": odd}]),
-                        false => odd.clone(),
+                    let body = if headers == JSON_PATCH {
+                        json!([{"op": "replace", "path": "", "value": odd}])
+                    } else {
+                        odd.clone()
                     };
                     answered(&client, method, &path, headers, &body).await;
                 }

@@ -43,10 +43,10 @@ impl Curve {
         let nth = self
             .tries
             .map_or(attempt, |tries| attempt % tries.saturating_add(1));
-        match self.tries == Some(nth) {
-            false => Duration::from_millis(between(seed, self.ceiling(nth))),
-            // The end of the cool-down is spread over the length of the longest first wait.
-            true => Duration::from(self.cool_down) + Duration::from_millis(between(seed, self.ceiling(0))),
+        if self.tries != Some(nth) {
+            Duration::from_millis(between(seed, self.ceiling(nth)))
+        } else {
+            Duration::from(self.cool_down) + Duration::from_millis(between(seed, self.ceiling(0)))
         }
     }
 

@@ -37,9 +37,10 @@ fn failed(cx: &Cx, failure: Failure) -> Stop {
     let (condition, reason) = (RETRIEVED, "CredentialProviderBuildFailed");
     let refused = matches!(failure.code, Code::PermissionDenied | Code::Unauthenticated);
     Stop {
-        wait: match refused || is_transient(failure.code) {
-            true => Wait::Retry(failure),
-            false => Wait::Resync,
+        wait: if refused || is_transient(failure.code) {
+            Wait::Retry(failure)
+        } else {
+            Wait::Resync
         },
         ..Stop::new(condition, ConditionStatus::Unknown, reason, message)
     }

@@ -75,19 +75,17 @@ pub(crate) async fn namespace(
     let selector = LabelSelector::read(selector).map_err(|wrong| invalid(cx, of, &wrong))?;
     let found = cx.ask(cluster::object::<Namespace>(namespace)).await;
     let found = found.map_err(|failure| lookup::failed(cx, Namespace::KIND, namespace, failure))?;
-    Ok(match selector.matches(&found.metadata.labels) {
-        true => decided(cx, "CAPA-N7", true),
-        false => decided(cx, "CAPA-N8", false),
+    Ok(if selector.matches(&found.metadata.labels) {
+        decided(cx, "CAPA-N7", true)
+    } else {
+        decided(cx, "CAPA-N8", false)
     })
 }
 
 /// Notes the row of the table that decided.
 fn decided(cx: &Cx, id: &str, allowed: bool) -> Answer {
     cx.note(id);
-    match allowed {
-        true => Answer::Allowed,
-        false => Answer::Denied,
-    }
+    if allowed { Answer::Allowed } else { Answer::Denied }
 }
 
 fn is_empty(value: &Value) -> bool {

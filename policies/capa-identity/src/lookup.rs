@@ -30,9 +30,10 @@ pub(crate) fn named<K: Kind>(name: &str) -> String {
 
 /// The stop if an object cannot be read. If it does not exist, waiting does not help; after a failed read it may.
 pub(crate) fn failed(cx: &Cx, kind: &str, name: &str, failure: Failure) -> Stop {
-    let message = match failure.is_not_found() {
-        true => format!("{kind} {name} does not exist"),
-        false => format!("{kind} {name} cannot be read: {}", failure.message),
+    let message = if failure.is_not_found() {
+        format!("{kind} {name} does not exist")
+    } else {
+        format!("{kind} {name} cannot be read: {}", failure.message)
     };
     lacking(cx, RETRIEVAL_FAILED, message).for_the_sake_of(failure)
 }

@@ -66,9 +66,10 @@ pub async fn judge(cx: Cx) -> Result<Judgement, Failure> {
     Ok(match opened {
         Ok(handle) => Judgement::granted(handle, Next::settled_for(cx.config().resync)),
         Err(failure) => {
-            let class = match is_for_a_person(failure.code) {
-                true => RetryClass::Medium,
-                false => RetryClass::Short,
+            let class = if is_for_a_person(failure.code) {
+                RetryClass::Medium
+            } else {
+                RetryClass::Short
             };
             Judgement::denied(Next::failed(class, failure))
         }

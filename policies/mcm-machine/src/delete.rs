@@ -80,9 +80,10 @@ async fn ask_for_vm(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>
         Seen::There(_) => return start_drain(cx, machine, "MCM-D14"),
         Seen::Undecodable(failure) => {
             notes(cx, ["MCM-D15", "MCM-D16", "MCM-D18", "MCM-D19", "MCM-D27"]);
-            let state = match cx.config().decode_failure_is_failed {
-                true => OperationState::Failed,
-                false => OperationState::Processing,
+            let state = if cx.config().decode_failure_is_failed {
+                OperationState::Failed
+            } else {
+                OperationState::Processing
             };
             machine.operate(cx.now(), step(NextOp::FailedDecode, state, &failure.message));
             return Next::failed(RetryClass::Long, failure);
@@ -124,9 +125,10 @@ async fn delete_vm(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>)
         Ok(()) => "MCM-X20",
         Err(failure) if failure.is_not_found() => "MCM-X21",
         Err(failure) => {
-            let (edge, wait) = match is_transient(&failure) {
-                true => ("MCM-X22", RetryClass::Short),
-                false => ("MCM-X23", RetryClass::Long),
+            let (edge, wait) = if is_transient(&failure) {
+                ("MCM-X22", RetryClass::Short)
+            } else {
+                ("MCM-X23", RetryClass::Long)
             };
             cx.note(edge);
             return stay(cx, machine, NextOp::InitiateVMDeletion, wait, failure);
@@ -191,8 +193,9 @@ async fn let_go(cx: &Cx, machine: &mut Machine) -> Next {
     let (next, done) = (NextOp::InitiateFinalizerRemoval, OperationState::Successful);
     machine.operate(cx.now(), step(next, done, "the VM and the node are gone"));
     machine.metadata.remove_finalizer(FINALIZER);
-    match again {
-        true => Next::retry(RetryClass::Short),
-        false => Next::settled(),
+    if again {
+        Next::retry(RetryClass::Short)
+    } else {
+        Next::settled()
     }
 }

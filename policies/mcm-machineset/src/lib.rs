@@ -40,9 +40,10 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     }
     let members = Members::find(&cx, &set, Freshness::Cached).await?;
     count(&mut set, &members.live);
-    let acted = match set.metadata.deleting() {
-        true => return tear_down(&cx, &mut set, &members).await,
-        false => members.claim(&cx, &set).await? || keep_count(&cx, &set, &members).await?,
+    let acted = if set.metadata.deleting() {
+        return tear_down(&cx, &mut set, &members).await;
+    } else {
+        members.claim(&cx, &set).await? || keep_count(&cx, &set, &members).await?
     };
     if acted {
         return Ok(Next::retry(RetryClass::Short));
@@ -91,10 +92,10 @@ async fn tear_down(cx: &Cx, set: &mut MachineSet, members: &Members) -> Result<N
         return Ok(Next::settled());
     }
     let live: Vec<&Machine> = members.live.iter().collect();
-    Ok(match delete(cx, "MCM-M07", &live).await? {
-        true => Next::retry(RetryClass::Short),
-        // A machine that is gone begins the next pass.
-        false => Next::after(cx.config().resync),
+    Ok(if delete(cx, "MCM-M07", &live).await? {
+        Next::retry(RetryClass::Short)
+    } else {
+        Next::after(cx.config().resync)
     })
 }
 

@@ -123,9 +123,10 @@ fn muster(orb: &Orb, machines: Vec<Machine>, nodes: Vec<Node>) -> Result<Fleet, 
     };
     for node in nodes.rest() {
         let ours = node.metadata.labels.get(ORB) == Some(&orb.metadata.name);
-        match ours && !leaving(&node) {
-            true => fleet.orphans.push(node),
-            false => fleet.foreign.push(node.metadata.name),
+        if ours && !leaving(&node) {
+            fleet.orphans.push(node)
+        } else {
+            fleet.foreign.push(node.metadata.name)
         }
     }
     Ok(fleet)

@@ -42,14 +42,13 @@ pub(crate) async fn look(cx: &Cx, orb: &Orb) -> Result<(Vec<Machine>, Vec<Node>)
     let (machines, nodes) = join!(cx.ask(pool::machines()), cx.ask(nodes));
     let machines = machines.because("MachinesUnknown")?;
     let nodes = nodes.because("NodesUnknown")?;
-    match large {
-        false => Ok((machines, nodes)),
-        true => {
-            let nodes = complete(cx, orb, &machines, nodes)
-                .await
-                .because("NodesUnknown")?;
-            Ok((machines, nodes))
-        }
+    if large {
+        let nodes = complete(cx, orb, &machines, nodes)
+            .await
+            .because("NodesUnknown")?;
+        Ok((machines, nodes))
+    } else {
+        Ok((machines, nodes))
     }
 }
 

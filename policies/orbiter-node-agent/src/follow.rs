@@ -163,12 +163,13 @@ fn permitted(cx: &Cx, node: &OwnNode, told: &NodeMetadata) -> Result<(), Stop> {
             "a change is wanted and not allowed yet",
         ));
     }
-    match cx.config().require_cordon && !node.spec.unschedulable {
-        false => Ok(()),
-        true => Err(Stop::wait(
+    if cx.config().require_cordon && !node.spec.unschedulable {
+        Err(Stop::wait(
             pause,
             "WaitingForCordon",
             "the node is not cordoned yet",
-        )),
+        ))
+    } else {
+        Ok(())
     }
 }

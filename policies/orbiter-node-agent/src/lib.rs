@@ -68,9 +68,10 @@ async fn work(cx: &Cx) -> Result<(), Stop> {
         return go_on(cx, &name, &seed, &working).await;
     };
     is_own(&name, &seed.node)?;
-    match seed.initialized {
-        true => go_on(cx, &name, &seed, &working).await,
-        false => prepare::prepare(cx, &name, &seed, &working).await,
+    if seed.initialized {
+        go_on(cx, &name, &seed, &working).await
+    } else {
+        prepare::prepare(cx, &name, &seed, &working).await
     }
 }
 
@@ -115,13 +116,11 @@ fn name(cx: &Cx) -> Result<String, Stop> {
 
 /// Refuses an answer about another node.
 fn is_own(name: &str, answered: &str) -> Result<(), Stop> {
-    match name == answered {
-        true => Ok(()),
-        false => {
-            let message =
-                format!("the machine answers for node {answered:.80}, and this is the agent of {name}");
-            Err(Stop::refuse("WrongNode", message))
-        }
+    if name == answered {
+        Ok(())
+    } else {
+        let message = format!("the machine answers for node {answered:.80}, and this is the agent of {name}");
+        Err(Stop::refuse("WrongNode", message))
     }
 }
 

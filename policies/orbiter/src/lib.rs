@@ -61,9 +61,10 @@ async fn maintain(cx: &Cx, orb: &mut Orb) -> Result<(), Stop> {
 async fn repair(cx: &Cx, orb: &mut Orb, fleet: &Fleet, may_remove: bool) -> Result<(), Stop> {
     remove::orphans(cx, fleet).await?;
     scale::add(cx, orb, fleet).await?;
-    let drain = match may_remove {
-        true => blocked(remove::surplus(cx, orb, fleet).await)?,
-        false => None,
+    let drain = if may_remove {
+        blocked(remove::surplus(cx, orb, fleet).await)?
+    } else {
+        None
     };
     let end = join_all_machines(cx, orb, fleet).await;
     and_then(drain, end)

@@ -89,9 +89,10 @@ fn victim<'a>(cx: &Cx, orb: &Orb, fleet: &'a Fleet) -> Option<&'a Member> {
     }
     let leaves = |member: &&Member| {
         let pool = &pools[member.machine.pool.as_str()];
-        let surplus = match flagged(member) {
-            true => pool.all > pool.wanted && pool.joined >= pool.wanted,
-            false => pool.others > pool.wanted,
+        let surplus = if flagged(member) {
+            pool.all > pool.wanted && pool.joined >= pool.wanted
+        } else {
+            pool.others > pool.wanted
         };
         surplus && is_spared_by(fleet, member)
     };

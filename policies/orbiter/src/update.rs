@@ -30,9 +30,10 @@ pub(crate) async fn next(cx: &Cx, orb: &mut Orb, fleet: &Fleet) -> Result<(), St
             begin(cx, orb, member, node, index);
             return Err(step(node, "is changed next"));
         }
-        let edge = match is_done(member, &needed) {
-            true => "ORB-15n",
-            false => "ORB-37",
+        let edge = if is_done(member, &needed) {
+            "ORB-15n"
+        } else {
+            "ORB-37"
         };
         if (index as usize) < NOTED {
             cx.note(edge);

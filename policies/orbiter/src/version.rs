@@ -62,9 +62,10 @@ pub(crate) fn upgrade(fleet: &Fleet, member: &Member, needed: &Versions) -> Opti
     }
     let mut control_planes = fleet.members.iter().filter(|member| member.is_control_plane());
     let has_it = |member: &Member| member.metadata.current.get(KUBELET) == needed.get(KUBELET);
-    let upgrade = match member.is_control_plane() && !control_planes.any(has_it) {
-        true => Upgrade::Apply,
-        false => Upgrade::Node,
+    let upgrade = if member.is_control_plane() && !control_planes.any(has_it) {
+        Upgrade::Apply
+    } else {
+        Upgrade::Node
     };
     Some((UPGRADE.to_owned(), upgrade.as_str().into()))
 }

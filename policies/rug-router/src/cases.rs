@@ -147,9 +147,10 @@ impl Words for Case {
         if before["status"] == ready["status"] {
             ready["lastTransitionTime"] = before["lastTransitionTime"].clone();
         }
-        match *before == ready {
-            true => self,
-            false => self.writes(json!({"conditions": [ready]})),
+        if *before == ready {
+            self
+        } else {
+            self.writes(json!({"conditions": [ready]}))
         }
     }
 

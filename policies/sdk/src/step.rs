@@ -207,9 +207,10 @@ impl Journal {
     fn requests(&self) -> Requests {
         let mut asks: Vec<_> = self.asks.take().into_iter().collect();
         asks.sort_by_key(|(_, before)| *before);
-        match asks.is_empty() {
-            true => Requests::Acts(self.acts.take()),
-            false => Requests::Asks(asks.into_iter().map(|(ask, _)| ask).collect()),
+        if asks.is_empty() {
+            Requests::Acts(self.acts.take())
+        } else {
+            Requests::Asks(asks.into_iter().map(|(ask, _)| ask).collect())
         }
     }
 

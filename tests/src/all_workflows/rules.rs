@@ -252,16 +252,16 @@ impl Rules {
         let trusted = tenant == TRUSTED || tenant == SHIFTY && self.closed.is_none();
         let allowed = condition_of(object, "PrincipalUsageAllowed").map_or(&Value::Null, |c| &c["status"]);
         let phase = polity_core::projection::get(object, phase).and_then(Value::as_str);
-        let holds = match trusted {
-            true => allowed == "True" && fine(phase) && !is_deleting(object),
-            false => allowed == "False" && (tenant != SHUT || phase.is_none()),
+        let holds = if trusted {
+            allowed == "True" && fine(phase) && !is_deleting(object)
+        } else {
+            allowed == "False" && (tenant != SHUT || phase.is_none())
         };
-        match holds {
-            true => Ok(()),
-            false => {
-                let (kind, name, status) = (&object["kind"], &metadata["name"], &object["status"]);
-                Err(format!("{kind} {name} of {tenant} settled at {status}"))
-            }
+        if holds {
+            Ok(())
+        } else {
+            let (kind, name, status) = (&object["kind"], &metadata["name"], &object["status"]);
+            Err(format!("{kind} {name} of {tenant} settled at {status}"))
         }
     }
 }

@@ -209,9 +209,10 @@ fn doings(chance: &mut Chance, quiet_at: u64, workflow: Workflow) -> Vec<(u64, D
         let deed = match workflow {
             Workflow::CapvMachines => {
                 let tenant = chance.pick(&[TRUSTED, SHIFTY]);
-                match chance.one_in(500) {
-                    true => Deed::DeleteVm(tenant),
-                    false => Deed::CreateVm(tenant),
+                if chance.one_in(500) {
+                    Deed::DeleteVm(tenant)
+                } else {
+                    Deed::CreateVm(tenant)
                 }
             }
             Workflow::McmMachines => match chance.between(0, 7) {

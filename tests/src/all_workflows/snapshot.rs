@@ -42,9 +42,12 @@ pub struct Snapshot {
 impl Snapshot {
     /// Reads everything that these workflows use.
     pub async fn of(site: &Site, workflows: &[Workflow]) -> Self {
-        let list = async |of: Workflow, api: &str, kind: &str| match workflows.contains(&of) {
-            true => site.list(api, kind).await,
-            false => Arc::default(),
+        let list = async |of: Workflow, api: &str, kind: &str| {
+            if workflows.contains(&of) {
+                site.list(api, kind).await
+            } else {
+                Arc::default()
+            }
         };
         Snapshot {
             vms: site.vms(),

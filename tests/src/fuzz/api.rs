@@ -122,9 +122,10 @@ fn any_request(choices: &mut Choices<'_>) -> Option<Request<Full<Bytes>>> {
         "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
         "text/html;q=0.1,,;as=",
     ];
-    let content_type = match method == Method::PATCH && !choices.chance(50) {
-        true => choices.pick(&types[1..3]),
-        false => types[choices.below(types.len() * 4) % types.len()],
+    let content_type = if method == Method::PATCH && !choices.chance(50) {
+        choices.pick(&types[1..3])
+    } else {
+        types[choices.below(types.len() * 4) % types.len()]
     };
     let headers = [("content-type", content_type), ("accept", choices.pick(&accepts))];
     let body = body(choices, content_type);
@@ -135,8 +136,8 @@ fn path(choices: &mut Choices<'_>) -> String {
     if choices.chance(24) {
         return format!("/{}", choices.text());
     }
-    let mut path = match choices.chance(24) {
-        true => choices.pick(&[
+    let mut path = if choices.chance(24) {
+        choices.pick(&[
             "/api",
             "/apis",
             "/openapi/v2",
@@ -149,8 +150,9 @@ fn path(choices: &mut Choices<'_>) -> String {
             "/apis/example.test/v1",
             "/metrics",
             "/",
-        ]),
-        false => choices.pick(&LISTS),
+        ])
+    } else {
+        choices.pick(&LISTS)
     }
     .to_owned();
     if choices.chance(180) {
@@ -222,9 +224,10 @@ fn query(choices: &mut Choices<'_>) -> String {
         ]);
         query.push_str(name);
         query.push('=');
-        match choices.chance(24) {
-            true => query.push_str(&choices.text()),
-            false => query.push_str(choices.pick(&[
+        if choices.chance(24) {
+            query.push_str(&choices.text())
+        } else {
+            query.push_str(choices.pick(&[
                 "true",
                 "1",
                 "0",
@@ -247,7 +250,7 @@ fn query(choices: &mut Choices<'_>) -> String {
                 "%00",
                 "eyJ2IjoxfQ",
                 "2",
-            ])),
+            ]))
         }
     }
     query

@@ -27,9 +27,10 @@ pub fn run(data: &[u8]) {
     let mut choices = Choices::new(data);
     let recording = choices.byte() == b'#';
     let folder = tempfile::tempdir().expect("a folder");
-    match recording {
-        true => read_recording(folder.path(), choices.rest()),
-        false => read_manifests(folder.path(), data),
+    if recording {
+        read_recording(folder.path(), choices.rest())
+    } else {
+        read_manifests(folder.path(), data)
     }
 }
 

@@ -156,19 +156,22 @@ fn projections(choices: &mut Choices<'_>) {
     let (a, b) = (weird::value(choices, 4), weird::value(choices, 4));
     let len = choices.below(4);
     let paths: Vec<String> = (0..len)
-        .map(|_| match choices.chance(100) {
-            true => choices.text(),
-            false => choices
-                .pick(&[
-                    "spec.a.b",
-                    "metadata",
-                    "metadata.labels",
-                    "status",
-                    ".",
-                    "",
-                    "a..b",
-                ])
-                .to_owned(),
+        .map(|_| {
+            if choices.chance(100) {
+                choices.text()
+            } else {
+                choices
+                    .pick(&[
+                        "spec.a.b",
+                        "metadata",
+                        "metadata.labels",
+                        "status",
+                        ".",
+                        "",
+                        "a..b",
+                    ])
+                    .to_owned()
+            }
         })
         .collect();
     let (a, b) = (Object::new(a), Object::new(b));

@@ -297,10 +297,10 @@ fn any_step(choices: &mut Choices<'_>, pass: &Pass, limits: &Limits, role: Role)
             conclusion: conclusion(choices, pass),
         }),
     };
-    let fuel = match choices.chance(4) {
-        // The fuel is measured, and is never more than the limit.
-        true => choices.number().min(limits.step_fuel),
-        false => 1_000,
+    let fuel = if choices.chance(4) {
+        choices.number().min(limits.step_fuel)
+    } else {
+        1_000
     };
     Stepped { outcome, fuel }
 }
@@ -325,12 +325,13 @@ fn requests(choices: &mut Choices<'_>, pass: &Pass, which: u8) -> Vec<Request> {
     let mut requests = Vec::new();
     for _ in 0..choices.below(5) {
         let act = which == 1 || (which == 2 && choices.chance(128));
-        let request = match act {
-            true => Request::Act(act_of(choices, pass)),
-            false => Request::Ask(Ask {
+        let request = if act {
+            Request::Act(act_of(choices, pass))
+        } else {
+            Request::Ask(Ask {
                 round: choices.pick(&[0, 0, 0, 1, u32::MAX]),
                 question: question(choices, pass),
-            }),
+            })
         };
         let times = if choices.chance(6) {
             4 << choices.below(9)

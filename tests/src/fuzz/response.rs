@@ -175,9 +175,10 @@ fn kept(value: &Value, paths: &[Option<&str>]) -> Value {
                 if is_secret_name(name) || is_secret && name == "value" {
                     continue;
                 }
-                let deeper: Vec<Option<&str>> = match is_all {
-                    true => vec![None],
-                    false => paths.iter().filter_map(|path| beyond((*path)?, name)).collect(),
+                let deeper: Vec<Option<&str>> = if is_all {
+                    vec![None]
+                } else {
+                    paths.iter().filter_map(|path| beyond((*path)?, name)).collect()
                 };
                 if !deeper.is_empty() {
                     all.insert(name.clone(), kept(field, &deeper));
@@ -193,9 +194,10 @@ fn kept(value: &Value, paths: &[Option<&str>]) -> Value {
 
 fn beyond<'a>(path: &'a str, field: &str) -> Option<Option<&'a str>> {
     let rest = path.strip_prefix(field)?;
-    match rest.is_empty() {
-        true => Some(None),
-        false => rest.strip_prefix('.').map(Some),
+    if rest.is_empty() {
+        Some(None)
+    } else {
+        rest.strip_prefix('.').map(Some)
     }
 }
 

@@ -145,15 +145,17 @@ pub fn patch(choices: &mut Choices<'_>) -> Value {
     let mut patch = json!({});
     for _ in 0..=choices.below(4) {
         let path = choices.pick(&PATHS);
-        let value = match choices.chance(128) {
-            true => fitting(choices, path),
-            false => value(choices, 2),
+        let value = if choices.chance(128) {
+            fitting(choices, path)
+        } else {
+            value(choices, 2)
         };
         put(&mut patch, path, value);
     }
-    match choices.chance(8) {
-        true => value(choices, 3),
-        false => patch,
+    if choices.chance(8) {
+        value(choices, 3)
+    } else {
+        patch
     }
 }
 
@@ -163,9 +165,10 @@ pub fn object(choices: &mut Choices<'_>, api_version: &str, kind: &str, name: &s
         "metadata": {"name": name, "namespace": "default"}});
     for _ in 0..choices.below(4) {
         let path = choices.pick(&PATHS);
-        let value = match choices.chance(160) {
-            true => fitting(choices, path),
-            false => value(choices, 2),
+        let value = if choices.chance(160) {
+            fitting(choices, path)
+        } else {
+            value(choices, 2)
         };
         put(&mut object, path, value);
     }

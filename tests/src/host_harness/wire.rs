@@ -106,9 +106,10 @@ impl Wire {
         let Some((rates, chance)) = &mut *faults else {
             return (Fate::Passes, 0);
         };
-        let slow = match chance.one_in(rates.slow) {
-            true => chance.between(100, 4_000),
-            false => chance.between(0, 20),
+        let slow = if chance.one_in(rates.slow) {
+            chance.between(100, 4_000)
+        } else {
+            chance.between(0, 20)
         };
         let fate = if chance.one_in(rates.lost_request) {
             Fate::Lost
@@ -146,28 +147,25 @@ impl Wire {
             .uri()
             .query()
             .is_some_and(|query| query.contains("watch=true"));
-        let lag = match watches {
-            true => self.lag(),
-            false => Duration::ZERO,
-        };
+        let lag = if watches { self.lag() } else { Duration::ZERO };
         let counts = is_output(&request);
         let response = self.to.send(request).await?;
-        let heard = match counts {
-            true => self.outputs.made(),
-            false => Heard::Yes,
-        };
+        let heard = if counts { self.outputs.made() } else { Heard::Yes };
         if matches!(fate, Fate::AnswerLost) || heard == Heard::No {
             return Err(broken());
         }
-        Ok(response.map(|body| match watches {
-            true => until_cut(
-                body.into_data_stream()
-                    .map(move |data| late(data, lag))
-                    .buffered(LAGGING)
-                    .then(move |data| once_let(data, held.clone())),
-                cuts,
-            ),
-            false => until_cut(body.into_data_stream(), cuts),
+        Ok(response.map(|body| {
+            if watches {
+                until_cut(
+                    body.into_data_stream()
+                        .map(move |data| late(data, lag))
+                        .buffered(LAGGING)
+                        .then(move |data| once_let(data, held.clone())),
+                    cuts,
+                )
+            } else {
+                until_cut(body.into_data_stream(), cuts)
+            }
         }))
     }
 }

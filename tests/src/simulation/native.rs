@@ -97,9 +97,10 @@ impl Cx<'_> {
                 Err(Pending(requests)) => missing.extend(requests),
             }
         }
-        match missing.is_empty() {
-            true => Ok(answers),
-            false => Err(Pending(missing)),
+        if missing.is_empty() {
+            Ok(answers)
+        } else {
+            Err(Pending(missing))
         }
     }
 

@@ -106,12 +106,13 @@ pub type Verdict = Result<(), Violation>;
 
 /// A broken rule, unless this holds.
 pub fn ensure(holds: bool, rule: Rule, message: impl FnOnce() -> String) -> Verdict {
-    match holds {
-        true => Ok(()),
-        false => Err(Violation {
+    if holds {
+        Ok(())
+    } else {
+        Err(Violation {
             rule,
             message: message(),
-        }),
+        })
     }
 }
 

@@ -35,9 +35,10 @@ impl Sandboxed {
 
 impl Stepper for Sandboxed {
     fn step(&self, policy: &PolicyId, pass: &Pass, limits: &Limits) -> Stepped {
-        match policy == self.0.id() {
-            true => self.0.step(pass, limits),
-            false => kinds::step(policy, pass),
+        if policy == self.0.id() {
+            self.0.step(pass, limits)
+        } else {
+            kinds::step(policy, pass)
         }
     }
 

@@ -242,9 +242,10 @@ impl<'a> World<'a> {
 
     /// How long something takes on its way, at most `longest`.
     fn way(&mut self, longest: u64) -> u64 {
-        match self.happens(|r| r.slow) {
-            true => self.chance.between(1, longest),
-            false => self.chance.between(1, 40),
+        if self.happens(|r| r.slow) {
+            self.chance.between(1, longest)
+        } else {
+            self.chance.between(1, 40)
         }
     }
 
@@ -261,9 +262,10 @@ impl<'a> World<'a> {
                         "{identity} is shown the list of {scope} at version {}", version.0
                     );
                 }
-                match told {
-                    true => self.feed(host, life, Input::Watched { scope, event }),
-                    false => Ok(()),
+                if told {
+                    self.feed(host, life, Input::Watched { scope, event })
+                } else {
+                    Ok(())
                 }
             }
             Event::List(host, life, connection, scope) => {
@@ -271,13 +273,14 @@ impl<'a> World<'a> {
                 Ok(())
             }
             Event::Arrive(arrival) => self.arrive(*arrival),
-            Event::Tick(host, life) => match self.hosts[host].tick_at == self.now {
-                true => {
+            Event::Tick(host, life) => {
+                if self.hosts[host].tick_at == self.now {
                     self.hosts[host].tick_at = u64::MAX;
                     self.feed(host, life, Input::Tick)
+                } else {
+                    Ok(())
                 }
-                false => Ok(()),
-            },
+            }
             Event::Start(host) => self.start(host),
             Event::Resume(host, life) => self.resume(host, life),
             Event::Bind(host, life, name) => self.tell_binding(host, life, &name),
@@ -422,9 +425,10 @@ impl<'a> World<'a> {
             .map(|(key, view)| (key, view.queued, view.running));
         self.oracle.keys(self.now, &identity, keys)?;
         let crash = self.happens(|r| r.crash) && !outputs.is_empty();
-        let until = match crash {
-            true => self.chance.between(0, outputs.len() as u64) as usize,
-            false => outputs.len(),
+        let until = if crash {
+            self.chance.between(0, outputs.len() as u64) as usize
+        } else {
+            outputs.len()
         };
         for output in outputs.into_iter().take(until) {
             self.output(host, &identity, output)?;
@@ -531,9 +535,10 @@ impl<'a> World<'a> {
         };
         self.oracle.recorded(&instant, identity, record)?;
         // What says anything says something else the next time; Machines have the sandbox, and a test of their own.
-        match self.options.wild.is_some() || *record.key.binding == *"machines" {
-            true => Ok(()),
-            false => self.oracle.replays(self.options.stepper, record),
+        if self.options.wild.is_some() || *record.key.binding == *"machines" {
+            Ok(())
+        } else {
+            self.oracle.replays(self.options.stepper, record)
         }
     }
 

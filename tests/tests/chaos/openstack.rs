@@ -63,9 +63,12 @@ struct Rest;
 
 impl Dialect for Rest {
     fn kind(&self, request: &Parts, _: &str) -> (String, Does) {
-        let segment = |segment: &str| match segment.len() > 30 {
-            true => "*".to_owned(),
-            false => segment.to_owned(),
+        let segment = |segment: &str| {
+            if segment.len() > 30 {
+                "*".to_owned()
+            } else {
+                segment.to_owned()
+            }
         };
         let path: Vec<String> = request.uri.path().split('/').map(segment).collect();
         let kind = format!("{} {}", request.method, path.join("/"));

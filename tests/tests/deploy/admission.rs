@@ -71,9 +71,10 @@ fn a_connection_is_written_by_those_who_may_use_its_secrets() {
         let file = file.display().to_string();
         let arguments = [&["apply", "--as", "alice", "-f", &file], more].concat();
         let output = site.server.kubectl(&arguments);
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
         }
     };
     // A server takes a moment to heed a policy.

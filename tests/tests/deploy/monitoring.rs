@@ -89,9 +89,10 @@ fn every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() {
         for expected in case["alert_rule_test"].as_array().expect("expectations") {
             let name = expected["alertname"].as_str().expect("a name");
             let alerts = expected["exp_alerts"].as_array().expect("alerts");
-            match alerts.is_empty() {
-                true => is_quiet.insert(name),
-                false => fires.insert(name),
+            if alerts.is_empty() {
+                is_quiet.insert(name)
+            } else {
+                fires.insert(name)
             };
         }
     }

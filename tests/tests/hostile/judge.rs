@@ -125,14 +125,15 @@ fn came_of(stage: &Stage, row: &Row, before: usize) -> Result<(), String> {
         }
         Expect::Paced(most) => pass.outcome == Outcome::Published && passes.len() <= *most,
     };
-    match holds {
-        true => Ok(()),
-        false => Err(format!(
+    if holds {
+        Ok(())
+    } else {
+        Err(format!(
             "expected {:?}, and there is {}; {} passes",
             row.expect,
             told(),
             passes.len()
-        )),
+        ))
     }
 }
 
@@ -150,9 +151,12 @@ async fn harmless(stage: &Stage, kind: &str, row: &Row) -> Result<(), String> {
         .fixture
         .get(&reference(PUPPETS, kind, Some(OFFENDERS), &name))
         .await;
-    let ensure = |holds: bool, why: &str| match holds {
-        true => Ok(()),
-        false => Err(format!("{why}: {object}")),
+    let ensure = |holds: bool, why: &str| {
+        if holds {
+            Ok(())
+        } else {
+            Err(format!("{why}: {object}"))
+        }
     };
     let metadata = &object["metadata"];
     let keeps = metadata["finalizers"]

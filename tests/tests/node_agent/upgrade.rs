@@ -196,9 +196,12 @@ async fn an_upgrade_that_is_killed_everywhere_is_done_in_the_end_and_its_steps_o
     let mut kills = 0;
     loop {
         stage.start(stage.agent_that_is_stopped_everywhere());
-        let is_done = until("the end, or another stop", async || match reached.exists() {
-            true => Some(false),
-            false => stage.has("kubelet", AFTER).await.then_some(true),
+        let is_done = until("the end, or another stop", async || {
+            if reached.exists() {
+                Some(false)
+            } else {
+                stage.has("kubelet", AFTER).await.then_some(true)
+            }
         })
         .await;
         if is_done {

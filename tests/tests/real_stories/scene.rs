@@ -345,9 +345,12 @@ impl Scene {
         let rows = table["rows"].as_array().cloned().unwrap_or_default();
         let row = |row: &Value| {
             let cells = columns.iter().zip(row["cells"].as_array().into_iter().flatten());
-            let cells = cells.map(|(column, cell)| match column["name"] == "Age" {
-                true => "(age)".into(),
-                false => cell.clone(),
+            let cells = cells.map(|(column, cell)| {
+                if column["name"] == "Age" {
+                    "(age)".into()
+                } else {
+                    cell.clone()
+                }
             });
             cells.collect::<Value>()
         };

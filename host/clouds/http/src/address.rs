@@ -84,10 +84,7 @@ impl Address {
             path.push('/');
             encode(segment, &mut path);
         }
-        match path.is_empty() {
-            true => "/".to_owned(),
-            false => path,
-        }
+        if path.is_empty() { "/".to_owned() } else { path }
     }
 
     /// The address without the last segment of its path, and that segment; `None` if it has no path.

@@ -95,9 +95,10 @@ where
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.is_late() {
-            true => SizeHint::with_exact(self.body.size_hint().lower().max(1)),
-            false => self.body.size_hint(),
+        if self.is_late() {
+            SizeHint::with_exact(self.body.size_hint().lower().max(1))
+        } else {
+            self.body.size_hint()
         }
     }
 }

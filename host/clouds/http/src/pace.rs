@@ -102,9 +102,10 @@ impl Level {
     /// How long until this many requests may be sent.
     fn wait(self, requests: f64, speed: f64) -> Duration {
         let missing = requests - self.left;
-        match missing <= INEXACT {
-            true => Duration::ZERO,
-            false => Duration::try_from_secs_f64(missing / speed).unwrap_or(Duration::MAX),
+        if missing <= INEXACT {
+            Duration::ZERO
+        } else {
+            Duration::try_from_secs_f64(missing / speed).unwrap_or(Duration::MAX)
         }
     }
 }

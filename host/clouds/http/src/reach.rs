@@ -124,9 +124,10 @@ impl Service<Name> for Resolver {
                 reach.as_ref().is_none_or(|reach| reach.allows_of_login(ip))
             };
             let allowed: Vec<SocketAddr> = all.filter(may).collect();
-            match allowed.is_empty() {
-                true => Err(io::Error::new(io::ErrorKind::PermissionDenied, refused(&text))),
-                false => Ok(allowed.into_iter()),
+            if allowed.is_empty() {
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, refused(&text)))
+            } else {
+                Ok(allowed.into_iter())
             }
         })
     }

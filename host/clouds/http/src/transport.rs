@@ -265,28 +265,30 @@ impl Transport {
         // A server that is connected to and says nothing is there: it may be slow for one tenant alone.
         self.breaker.found(host, is_connected);
         let in_time = || {
-            let what = match is_connected {
-                true => "no response in time",
-                false => "no connection in time",
+            let what = if is_connected {
+                "no response in time"
+            } else {
+                "no connection in time"
             };
             Failure::new(Code::DeadlineExceeded, what)
         };
         let answered = answered.unwrap_or_else(|_| Err(in_time()));
-        answered.map_err(
-            |failure| match held_back.is_some_and(|fence| fence.has_refused()) {
-                true => Lost {
+        answered.map_err(|failure| {
+            if held_back.is_some_and(|fence| fence.has_refused()) {
+                Lost {
                     failure: late(&what),
                     sent: false,
-                },
-                false => Lost {
+                }
+            } else {
+                Lost {
                     failure: Failure {
                         message: format!("{what}: {}", failure.message),
                         ..failure
                     },
                     sent: is_connected,
-                },
-            },
-        )
+                }
+            }
+        })
     }
 
     fn request(

@@ -114,16 +114,17 @@ pub fn reads_by_post(login: Login, body: &str) -> Result<(), String> {
                 .and_then(|rest| rest.split('&').next());
             let action = action.unwrap_or_default();
             let is_once = body.matches("Action=").count() == 1;
-            match is_once
+            if is_once
                 && ["Describe", "Get", "List"]
                     .iter()
                     .any(|verb| action.starts_with(verb))
             {
-                true => Ok(()),
-                false => Err(format!(
+                Ok(())
+            } else {
+                Err(format!(
                     "it marks the action {:?} as a read: a form that reads begins with an Action that describes, gets or lists",
                     &action[..action.floor_char_boundary(64)]
-                )),
+                ))
             }
         }
         _ => Ok(()),

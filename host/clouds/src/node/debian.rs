@@ -134,9 +134,8 @@ impl Debian {
             .lines()
             .last()
             .and_then(|line| line.trim().parse::<u64>().ok());
-        match free.is_some_and(|free| free < needed) {
-            false => Ok(()),
-            true => Err(WorkError::refused(
+        if free.is_some_and(|free| free < needed) {
+            Err(WorkError::refused(
                 Reason::DiskFull,
                 format!(
                     "{} has {} MiB left, and the packages need {} MiB: make room, and the agent tries again",
@@ -144,7 +143,9 @@ impl Debian {
                     free.unwrap_or_default() / 1024,
                     needed.div_ceil(1024),
                 ),
-            )),
+            ))
+        } else {
+            Ok(())
         }
     }
 
@@ -198,15 +199,16 @@ impl Debian {
 
     /// Checks that this system can be rebooted.
     pub(crate) fn can_reboot(&self) -> Result<(), Failure> {
-        match self.root == Path::new("/") || self.reboot.is_some() || self.dry_run {
-            true => Ok(()),
-            false => Err(Failure::new(
+        if self.root == Path::new("/") || self.reboot.is_some() || self.dry_run {
+            Ok(())
+        } else {
+            Err(Failure::new(
                 Code::FailedPrecondition,
                 format!(
                     "{} is not the root of a machine, so it cannot be rebooted: set rebootCommand",
                     self.root.display()
                 ),
-            )),
+            ))
         }
     }
 
@@ -310,9 +312,10 @@ impl Debian {
         if let Some(mut input) = child.stdin.take() {
             input.write_all(selections.as_bytes()).map_err(failed)?;
         }
-        match child.wait().map_err(failed)?.success() {
-            true => Ok(()),
-            false => Err(internal("dpkg --set-selections failed".to_owned())),
+        if child.wait().map_err(failed)?.success() {
+            Ok(())
+        } else {
+            Err(internal("dpkg --set-selections failed".to_owned()))
         }
     }
 
@@ -443,9 +446,10 @@ pub(crate) fn complained(program: &str, complaint: &str) -> WorkError {
         "Unable to connect",
         "Could not get lock",
     ];
-    match has(&unreachable) {
-        true => WorkError::new(Code::Unavailable, message),
-        false => WorkError::new(Code::Internal, message),
+    if has(&unreachable) {
+        WorkError::new(Code::Unavailable, message)
+    } else {
+        WorkError::new(Code::Internal, message)
     }
 }
 

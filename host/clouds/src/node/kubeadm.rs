@@ -60,21 +60,23 @@ impl<'a> Kubeadm<'a> {
         let Some(from) = present.as_deref().or(installed) else {
             return Ok(());
         };
-        let (had, up, down) = match is_control_plane {
-            true => ("control plane", MOST_OF_A_CONTROL_PLANE, MOST_OF_A_CONTROL_PLANE),
-            false => ("kubelet", MOST_OF_A_KUBELET, MOST_OF_A_CONTROL_PLANE),
+        let (had, up, down) = if is_control_plane {
+            ("control plane", MOST_OF_A_CONTROL_PLANE, MOST_OF_A_CONTROL_PLANE)
+        } else {
+            ("kubelet", MOST_OF_A_KUBELET, MOST_OF_A_CONTROL_PLANE)
         };
         let has = minor(from)?;
         let is_allowed = has.major == to.major && to.minor <= has.minor + up && has.minor <= to.minor + down;
-        match is_allowed {
-            true => Ok(()),
-            false => Err(WorkError::refused(
+        if is_allowed {
+            Ok(())
+        } else {
+            Err(WorkError::refused(
                 Reason::VersionSkew,
                 format!(
                     "the {had} of this node is {from}, and {release} is too far from it: at most {up} minor \
-                     versions up and {down} down at once. Upgrade to a release in between first"
+                 versions up and {down} down at once. Upgrade to a release in between first"
                 ),
-            )),
+            ))
         }
     }
 
@@ -91,24 +93,22 @@ impl<'a> Kubeadm<'a> {
         if self.debian.path(self.configuration()).is_file() {
             return Ok(());
         }
-        match is_control_plane {
-            true => refused(
+        if is_control_plane {
+            refused(
                 "this control plane has no /etc/kubernetes/admin.conf, so kubeadm cannot upgrade it: restore it, \
-                 for example by `kubeadm init phase kubeconfig admin`",
-            ),
-            false => refused(
+             for example by `kubeadm init phase kubeconfig admin`",
+            )
+        } else {
+            refused(
                 "this machine has no /etc/kubernetes/kubelet.conf, so it is not a node of a kubeadm cluster: \
-                 join it with `kubeadm join`",
-            ),
+             join it with `kubeadm join`",
+            )
         }
     }
 
     /// The kubeconfig with which kubeadm reaches the cluster from this machine, below the root.
     fn configuration(&self) -> &'static str {
-        match self.is_control_plane() {
-            true => ADMIN,
-            false => KUBELET,
-        }
+        if self.is_control_plane() { ADMIN } else { KUBELET }
     }
 
     fn is_control_plane(&self) -> bool {
@@ -203,15 +203,16 @@ impl<'a> Kubeadm<'a> {
         let Some(present) = self.control_plane() else {
             return Ok(());
         };
-        match minor(&present)? == minor(release)? {
-            true => Ok(()),
-            false => Err(WorkError::refused(
+        if minor(&present)? == minor(release)? {
+            Ok(())
+        } else {
+            Err(WorkError::refused(
                 Reason::VersionSkew,
                 format!(
                     "the control plane of this node is still {present}, so its kubelet cannot be {release}: \
-                     let the first control plane apply the upgrade before this one"
+                 let the first control plane apply the upgrade before this one"
                 ),
-            )),
+            ))
         }
     }
 
@@ -224,15 +225,16 @@ impl<'a> Kubeadm<'a> {
 fn fits(kubelet: &str, release: &str, to: Minor) -> Result<(), WorkError> {
     let it = minor(kubelet)?;
     let is_allowed = it.major == to.major && it.minor <= to.minor && to.minor <= it.minor + MOST_OF_A_KUBELET;
-    match is_allowed {
-        true => Ok(()),
-        false => Err(WorkError::refused(
+    if is_allowed {
+        Ok(())
+    } else {
+        Err(WorkError::refused(
             Reason::VersionSkew,
             format!(
                 "kubelet {kubelet} does not fit Kubernetes {release}: a kubelet must not be newer, and at most \
-                 {MOST_OF_A_KUBELET} minor versions older"
+             {MOST_OF_A_KUBELET} minor versions older"
             ),
-        )),
+        ))
     }
 }
 

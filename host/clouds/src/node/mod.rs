@@ -208,12 +208,13 @@ impl Machine {
                 .as_ref()
                 .filter(|work| work.state == WorkState::Running)
             {
-                return match *running == work {
-                    true => Ok(json!({})),
-                    false => Err(Failure::new(
+                return if *running == work {
+                    Ok(json!({}))
+                } else {
+                    Err(Failure::new(
                         Code::FailedPrecondition,
                         "other versions are being installed: wait until node.work has ended",
-                    )),
+                    ))
                 };
             }
             self.remember(&mut memory, |memory| {

@@ -107,9 +107,10 @@ impl Machine {
             (memory.own_holds(), memory.seed.is_some() && !memory.initialized)
         };
         // While a machine is being prepared, its holds come from its image. They do not count.
-        match is_preparing {
-            true => others.clear(),
-            false => others.retain(|package| !own.contains(package)),
+        if is_preparing {
+            others.clear()
+        } else {
+            others.retain(|package| !own.contains(package))
         }
         let changed: Vec<&str> = others
             .iter()
@@ -129,9 +130,10 @@ impl Machine {
             .filter(|package| !others.contains(*package))
             .cloned()
             .collect();
-        match new.is_subset(&own) {
-            true => Ok(()),
-            false => self.note(|memory| memory.held = Some(&own | &new)),
+        if new.is_subset(&own) {
+            Ok(())
+        } else {
+            self.note(|memory| memory.held = Some(&own | &new))
         }
     }
 

@@ -47,9 +47,10 @@ impl Lines {
     /// The next line; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         let end = self.opened + LASTS + LATE;
-        let end = match self.bookmarks {
-            true => end.min(Instant::now() + SILENT),
-            false => end,
+        let end = if self.bookmarks {
+            end.min(Instant::now() + SILENT)
+        } else {
+            end
         };
         loop {
             if let Some(length) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {

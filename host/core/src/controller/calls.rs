@@ -56,9 +56,10 @@ impl Controller {
         capacity: Capacity,
         unsent: Option<Box<Unsent>>,
     ) {
-        let places = match self.shared.guards.stand(Guard::CapacitiesAreBounded) {
-            true => self.shared.capacities.places(&capacity, binding),
-            false => Places::UNBOUNDED,
+        let places = if self.shared.guards.stand(Guard::CapacitiesAreBounded) {
+            self.shared.capacities.places(&capacity, binding)
+        } else {
+            Places::UNBOUNDED
         };
         let calls = &mut self.shared.calls;
         calls.wait(target, (capacity.clone(), places), tenant_queue, unsent);

@@ -80,9 +80,10 @@ impl Controller {
         if matches!(outcome, Outcome::LeaseLost | Outcome::Stopped) {
             return None;
         }
-        let own = match self.shared.guards.stand(Guard::OwnWritesEnqueueNothing) {
-            true => &work.current,
-            false => &frame.snapshot,
+        let own = if self.shared.guards.stand(Guard::OwnWritesEnqueueNothing) {
+            &work.current
+        } else {
+            &frame.snapshot
         };
         state.seen = finished.ended.unseen.clone().or_else(|| own.clone());
         if outcome.is_concluded() {
@@ -113,9 +114,10 @@ impl Controller {
         if let Some(wait) = wait {
             // A policy may return any number. The addition saturates, so a huge wait becomes a timer that is never
             // due.
-            let until = match self.shared.guards.stand(Guard::WaitsLastTheirTime) {
-                true => wait,
-                false => wait / 2,
+            let until = if self.shared.guards.stand(Guard::WaitsLastTheirTime) {
+                wait
+            } else {
+                wait / 2
             };
             self.keys
                 .queue

@@ -19,7 +19,7 @@ use super::Controller;
 use super::rate_limit::Bucket;
 
 /// The state that the controller keeps of a key between passes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct KeyState {
     pub(super) tenant: Arc<str>,
     /// The fair-queueing group of this key: its binding and tenant.
@@ -59,9 +59,10 @@ pub(super) struct KeyState {
 }
 
 /// Which changes end a key's wait before its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// Any change of an answer that the last pass used.
+    #[default]
     ForAnyChange,
     /// Only a change of the primary's generation, of its deletion, or of its requests. Other changes do not shorten a
     /// backoff.
@@ -171,24 +172,8 @@ impl KeyState {
             tenant,
             tenant_queue,
             running,
-            causes: Vec::new(),
-            queued: None,
-            waiting: Waiting::ForAnyChange,
-            seen: None,
-            last: LastPass::default(),
-            moved: Box::default(),
-            uncompared: BTreeSet::new(),
-            moved_by: None,
-            attempt: 0,
-            faults: 0,
             bucket,
-            slowed: false,
-            histories: BTreeMap::new(),
-            written: BTreeMap::new(),
-            retry: None,
-            events: Vec::new(),
-            freshness: Freshness::default(),
-            busy: Vec::new(),
+            ..KeyState::default()
         }
     }
 }

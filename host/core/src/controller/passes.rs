@@ -286,9 +286,10 @@ impl Controller {
     }
 
     fn enter(&mut self, object: &Object) -> Vec<Change> {
-        match self.shared.guards.stand(Guard::OwnWritesEnterTheCache) {
-            true => self.shared.cache.own_write(object),
-            false => Vec::new(),
+        if self.shared.guards.stand(Guard::OwnWritesEnterTheCache) {
+            self.shared.cache.own_write(object)
+        } else {
+            Vec::new()
         }
     }
 

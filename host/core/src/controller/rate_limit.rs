@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::time::{Boot, millis};
 
 /// A token bucket: `burst` passes at once, then one more after each `refill`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Bucket {
     /// In thousandths of a token, so that refilling needs no fractions.
     milli: u64,
@@ -27,15 +27,12 @@ impl Bucket {
         let earned = millis(now - self.at).saturating_mul(1_000) / refill;
         self.milli = self.milli.saturating_add(earned).min(u64::from(burst) * 1_000);
         self.at = now;
-        match self.milli >= 1_000 {
-            true => {
-                self.milli -= 1_000;
-                Ok(())
-            }
-            false => {
-                let wait = (1_000 - self.milli).saturating_mul(refill).div_ceil(1_000);
-                Err(Duration::from_millis(wait))
-            }
+        if self.milli >= 1_000 {
+            self.milli -= 1_000;
+            Ok(())
+        } else {
+            let wait = (1_000 - self.milli).saturating_mul(refill).div_ceil(1_000);
+            Err(Duration::from_millis(wait))
         }
     }
 }

@@ -139,9 +139,10 @@ impl Controller {
             }
             for (place, object) in places {
                 let key = key_at(&name, &place);
-                match self.governs(binding, &place) {
-                    true => self.add_key(binding, key, object.as_ref(), Cause::Resync),
-                    false => self.forget(&key),
+                if self.governs(binding, &place) {
+                    self.add_key(binding, key, object.as_ref(), Cause::Resync)
+                } else {
+                    self.forget(&key)
                 }
             }
         }
@@ -353,9 +354,10 @@ impl Controller {
                     .dependents
                     .get(&scope)
                     .is_some_and(|d| !d.keys.is_empty());
-            let unused_for = match self.shared.watches.is_crowded(&scope) {
-                true => Duration::ZERO,
-                false => IDLE,
+            let unused_for = if self.shared.watches.is_crowded(&scope) {
+                Duration::ZERO
+            } else {
+                IDLE
             };
             let idle = self.shared.cache.idle(&scope, self.shared.now.boot, depended);
             if !depended && idle >= unused_for {
@@ -370,9 +372,10 @@ impl Controller {
 
 /// Whether the primary differs from the one that the last pass saw. The key's wait decides which differences count.
 fn is_news(state: &KeyState, now: Option<&Object>, guards: Guards) -> bool {
-    let waiting = match guards.stand(Guard::OnlyNewsEndsARetry) {
-        true => state.waiting,
-        false => Waiting::ForAnyChange,
+    let waiting = if guards.stand(Guard::OnlyNewsEndsARetry) {
+        state.waiting
+    } else {
+        Waiting::ForAnyChange
     };
     match (&state.seen, now, waiting) {
         (None, None, _) => false,

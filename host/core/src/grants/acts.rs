@@ -124,14 +124,13 @@ fn check_create(grants: &Grants, primary: Option<&Object>, object: &Document) ->
         return Err(Ungranted::to("create with conditions of the host").into());
     }
     Reach::of(guarded, primary).check_new(content, &reference)?;
-    match by_name {
-        true => {
-            let named = check_guarded(grants, own, Verb::Create, &creation, true);
-            let kind = &reference.kind.kind;
-            let named = named.map_err(|_| Ungranted::to(format!("create workload {kind} by name")))?;
-            Ok(Reach::of(named, primary).check_new(content, &reference)?)
-        }
-        false => Ok(()),
+    if by_name {
+        let named = check_guarded(grants, own, Verb::Create, &creation, true);
+        let kind = &reference.kind.kind;
+        let named = named.map_err(|_| Ungranted::to(format!("create workload {kind} by name")))?;
+        Ok(Reach::of(named, primary).check_new(content, &reference)?)
+    } else {
+        Ok(())
     }
 }
 

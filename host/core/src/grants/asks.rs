@@ -69,9 +69,10 @@ pub(crate) fn check_parsed(
         }
         Question::Secret(object) => {
             check_names(object)?;
-            match grants.covers_secret(own, object.namespace.as_deref(), &object.name) {
-                true => Ok(Admitted::Call),
-                false => Err(Ungranted::to(format!("see Secret {}", object.name)).into()),
+            if grants.covers_secret(own, object.namespace.as_deref(), &object.name) {
+                Ok(Admitted::Call)
+            } else {
+                Err(Ungranted::to(format!("see Secret {}", object.name)).into())
             }
         }
         Question::Cloud(call) => {
@@ -82,19 +83,21 @@ pub(crate) fn check_parsed(
         }
         Question::Lock(name) => {
             check_word(name)?;
-            match grants.covers_lock(name) {
-                true => Ok(Admitted::Call),
-                false => Err(Ungranted::to(format!("lock {name}")).into()),
+            if grants.covers_lock(name) {
+                Ok(Admitted::Call)
+            } else {
+                Err(Ungranted::to(format!("lock {name}")).into())
             }
         }
         Question::Credential(plan) if role == Role::Identity && is_no_session(plan) => Ok(Admitted::Call),
-        Question::Credential(plan) => match grants.credential && role == Role::Identity {
-            true => {
+        Question::Credential(plan) => {
+            if grants.credential && role == Role::Identity {
                 check_plan(binding, primary, plan.tree("credential")?)?;
                 Ok(Admitted::Call)
+            } else {
+                Err(Ungranted::to("credential").into())
             }
-            false => Err(Ungranted::to("credential").into()),
-        },
+        }
         Question::Reachable(_) if grants.reachable => Ok(Admitted::Call),
         Question::Reachable(_) => Err(Ungranted::to("ask whether the API server answers").into()),
     }

@@ -187,11 +187,12 @@ impl<'a> Reach<'a> {
         let theirs = self.grant.relation.as_ref().and_then(theirs);
         let theirs = theirs.map(|value| text::canonical(value.clone()));
         let (namespace, name) = (reference.namespace.as_deref(), &reference.name);
-        match is_related(self.grant, [self.ours, theirs.as_deref()])
+        if is_related(self.grant, [self.ours, theirs.as_deref()])
             && reaches(self.grant, self.own, namespace, Some(name))
         {
-            true => Ok(()),
-            false => Err(Ungranted::unrelated(reference)),
+            Ok(())
+        } else {
+            Err(Ungranted::unrelated(reference))
         }
     }
 }
@@ -217,9 +218,10 @@ pub(crate) fn check_relation(
     primary: Option<&Object>,
     other: &Object,
 ) -> Result<(), Ungranted> {
-    match Reach::of(grant, primary).includes(other) {
-        true => Ok(()),
-        false => Err(Ungranted::unrelated(&other.reference())),
+    if Reach::of(grant, primary).includes(other) {
+        Ok(())
+    } else {
+        Err(Ungranted::unrelated(&other.reference()))
     }
 }
 
@@ -289,22 +291,22 @@ pub(super) fn covers(granted: &str, name: &str) -> bool {
 }
 
 pub(super) fn closed(kind: &Kind) -> Result<(), Ungranted> {
-    match is_closed(kind) {
-        true => {
-            let Kind { kind, api_version } = kind;
-            Err(Ungranted::to(format!(
-                "{kind} of {api_version} is closed to policies"
-            )))
-        }
-        false => Ok(()),
+    if is_closed(kind) {
+        let Kind { kind, api_version } = kind;
+        Err(Ungranted::to(format!(
+            "{kind} of {api_version} is closed to policies"
+        )))
+    } else {
+        Ok(())
     }
 }
 
 pub(super) fn check_names(object: &ObjectRef) -> Result<(), Failure> {
     let namespace = object.namespace.as_deref().is_none_or(is_wellformed);
-    match namespace && is_wellformed(&object.name) {
-        true => Ok(()),
-        false => Err(no_name(&object.name)),
+    if namespace && is_wellformed(&object.name) {
+        Ok(())
+    } else {
+        Err(no_name(&object.name))
     }
 }
 
@@ -329,9 +331,10 @@ pub(super) fn check_kind(kind: &Kind) -> Result<(), Refusal> {
 
 /// Refuses a word that is longer than any name: hosts keep such words in refusals, locks and watches.
 pub(super) fn check_word(word: &str) -> Result<(), Failure> {
-    match word.len() > LONGEST_SUBDOMAIN {
-        true => Err(no_name(word)),
-        false => Ok(()),
+    if word.len() > LONGEST_SUBDOMAIN {
+        Err(no_name(word))
+    } else {
+        Ok(())
     }
 }
 

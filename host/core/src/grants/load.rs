@@ -173,9 +173,10 @@ fn keeps_pending(version: &Value) -> bool {
     let schema = &version["schema"]["openAPIV3Schema"];
     let status = &schema["properties"]["status"];
     let pending = &status["properties"]["pending"];
-    match pending.is_object() {
-        true => pending["type"] == "array" || keeps_all(pending),
-        false => keeps_all(status) || (status.is_null() && keeps_all(schema)),
+    if pending.is_object() {
+        pending["type"] == "array" || keeps_all(pending)
+    } else {
+        keeps_all(status) || (status.is_null() && keeps_all(schema))
     }
 }
 

@@ -219,9 +219,10 @@ impl Acting {
     }
 
     fn go_on_when_prepared(self, context: &mut Context<'_>) -> Flow<Self> {
-        match self.acts.iter().any(ActSlot::lacks_preparation) {
-            true => self.wait(ActStep::Preparing),
-            false => self.add_finalizer(context),
+        if self.acts.iter().any(ActSlot::lacks_preparation) {
+            self.wait(ActStep::Preparing)
+        } else {
+            self.add_finalizer(context)
         }
     }
 
@@ -308,9 +309,10 @@ impl Acting {
             context.work.entered.push(Entry { entry, fate });
         }
         let creates = self.acts.iter().any(|slot| slot.entry.is_some());
-        match creates && context.is_guarded(Guard::WriteAhead) {
-            true => self.write_ahead(context),
-            false => self.enter(ActStep::Due),
+        if creates && context.is_guarded(Guard::WriteAhead) {
+            self.write_ahead(context)
+        } else {
+            self.enter(ActStep::Due)
         }
     }
 
@@ -516,10 +518,12 @@ impl Acting {
         for slot in acts {
             let Some(answer) = slot.answer else { continue };
             let answer = answer.map(|value| Json::from(value.to_string()));
-            let answer = answer.and_then(|json| match json.len() as u64 > limit {
-                // The act was performed, although its answer does not fit.
-                true => Err(too_large(limit).effect_unknown()),
-                false => Ok(json),
+            let answer = answer.and_then(|json| {
+                if json.len() as u64 > limit {
+                    Err(too_large(limit).effect_unknown())
+                } else {
+                    Ok(json)
+                }
             });
             run.append(Request::Act(slot.act), answer);
         }

@@ -143,9 +143,12 @@ impl Asking {
     /// Keeps an answer if it fits, and a failure otherwise.
     fn answer(&mut self, slot: usize, answer: Result<Json, Failure>, context: &Context<'_>) {
         let room = self.room(context);
-        let answer = answer.and_then(|json| match json.len() as u64 > room {
-            true => Err(too_large(room)),
-            false => Ok(json),
+        let answer = answer.and_then(|json| {
+            if json.len() as u64 > room {
+                Err(too_large(room))
+            } else {
+                Ok(json)
+            }
         });
         self.bytes += size_of(&answer);
         self.enter(slot, AskState::Answered(answer));
@@ -314,9 +317,10 @@ fn lock(name: &str, context: &mut Context<'_>) -> Result<Json, Failure> {
     if free {
         context.command(Command::Lock(name.to_owned()));
     }
-    let answer = match free || !context.is_guarded(Guard::LocksExclude) {
-        true => LockAnswer::Held,
-        false => LockAnswer::Busy,
+    let answer = if free || !context.is_guarded(Guard::LocksExclude) {
+        LockAnswer::Held
+    } else {
+        LockAnswer::Busy
     };
     Ok(answer.json().into())
 }

@@ -83,7 +83,10 @@ impl Fixture {
             snapshot: Some(snapshot.clone()),
             last: LastPass::default(),
         };
-        let mut shared = Shared::new(held());
+        let mut shared = Shared {
+            lease: held(),
+            ..Shared::default()
+        };
         shared.now = at(0);
         shared.bindings.insert("machines".into(), binding.clone());
         let scope = super::primary_scopes(&binding).remove(0);
@@ -497,14 +500,9 @@ pub(super) fn stepped(step: Step) -> PhaseEvent {
         0,
         Reply::Stepped(StepReply {
             stepped: Some(Stepped { outcome, fuel: 1 }),
-            ..unstepped()
+            ..StepReply::default()
         }),
     )
-}
-
-/// A reply before the policy was called.
-pub(crate) fn unstepped() -> StepReply {
-    StepReply::nothing()
 }
 
 fn nothing() -> Stepped {

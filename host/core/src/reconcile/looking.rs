@@ -155,9 +155,10 @@ impl Look {
             let found = objects.first().map(Object::version);
             // If the watch has already shown a later version, the dependency counts as changed.
             let is_behind = known.is_some_and(|known| found.is_some_and(|found| known.version() > found));
-            let moved = match is_behind {
-                true => Moved::SOMEHOW,
-                false => Moved::default(),
+            let moved = if is_behind {
+                Moved::SOMEHOW
+            } else {
+                Moved::default()
             };
             self.depend(moved, context);
         }

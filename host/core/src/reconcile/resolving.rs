@@ -38,9 +38,10 @@ impl Resolving {
             }
             event => return Flow::unexpected("Resolving", &event),
         }
-        match context.work.found.iter().any(|entry| entry.fate == Fate::Open) {
-            true => Flow::Wait(self),
-            false => Flow::Enter(NextPhase::Stepping(RoleRun::new(Role::Lifecycle))),
+        if context.work.found.iter().any(|entry| entry.fate == Fate::Open) {
+            Flow::Wait(self)
+        } else {
+            Flow::Enter(NextPhase::Stepping(RoleRun::new(Role::Lifecycle)))
         }
     }
 

@@ -281,9 +281,10 @@ impl Context<'_> {
 
     /// The bytes of texts that the pass may take in beside those that it holds.
     pub(super) fn may_hold(&self, run: &RoleRun) -> u64 {
-        match self.is_large() {
-            true => u64::MAX,
-            false => self.view.capacities.small.saturating_sub(self.held_with(run)),
+        if self.is_large() {
+            u64::MAX
+        } else {
+            self.view.capacities.small.saturating_sub(self.held_with(run))
         }
     }
 

@@ -313,7 +313,6 @@ fn without_lifecycle(context: &mut Context<'_>) -> Flow<Stepping> {
 mod tests {
     use super::*;
     use crate::contract::{Code, Next};
-    use crate::reconcile::fixture::unstepped;
     use crate::reconcile::fixture::{
         Fixture, concluded, conclusion, config_map, failure, get, journal, machine, outcome, patches,
         pending, stepped, stop,
@@ -391,10 +390,7 @@ mod tests {
         let mut fixture = Fixture::new();
         let (flow, commands) = fixture.enter(stepping(Role::Lifecycle));
         assert_eq!(may_hold(&commands), Some(SMALL));
-        let too_large = StepReply {
-            is_too_large: true,
-            ..unstepped()
-        };
+        let too_large = StepReply::default();
         let (flow, commands) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Stepped(too_large)));
         assert!(grows(&commands) && may_hold(&commands).is_none(), "{commands:?}");
         fixture.grow();

@@ -71,7 +71,7 @@ impl std::fmt::Display for LeaseProblem {
 }
 
 /// The lease as this host sees it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Lease {
     identity: String,
     seen: Option<Seen>,
@@ -105,13 +105,8 @@ impl Lease {
     pub fn new(identity: String) -> Self {
         Lease {
             identity,
-            seen: None,
-            expires: None,
-            sent: None,
-            next: Boot::default(),
             look: true,
-            giving_up: false,
-            failing: None,
+            ..Lease::default()
         }
     }
 
@@ -169,9 +164,10 @@ impl Lease {
         }
         self.giving_up = true;
         // Nobody else waits for the lease of a host that is alone.
-        match self.expires == Some(Boot::MAX) {
-            true => self.expires = None,
-            false => self.next = Boot::default(),
+        if self.expires == Some(Boot::MAX) {
+            self.expires = None;
+        } else {
+            self.next = Boot::default();
         }
     }
 
@@ -209,15 +205,17 @@ impl Lease {
         if self.giving_up {
             // A lease that has run out needs no write. And the tries end with it, so that a host whose API server does
             // not answer can stop.
-            return match ours && self.expires.is_some() {
-                true => LeaseAction::Call(Some(self.write(&seen.read, now, ""))),
-                false => LeaseAction::Wait(Boot::MAX),
+            return if ours && self.expires.is_some() {
+                LeaseAction::Call(Some(self.write(&seen.read, now, "")))
+            } else {
+                LeaseAction::Wait(Boot::MAX)
             };
         }
         // The write names the version that was read. If its holder has renewed the lease since then, the write fails.
-        match ours || seen.read.holder.is_empty() || now.boot >= seen.expires() {
-            true => LeaseAction::Call(Some(self.write(&seen.read, now, &self.identity))),
-            false => LeaseAction::Call(None),
+        if ours || seen.read.holder.is_empty() || now.boot >= seen.expires() {
+            LeaseAction::Call(Some(self.write(&seen.read, now, &self.identity)))
+        } else {
+            LeaseAction::Call(None)
         }
     }
 
@@ -402,9 +400,12 @@ mod tests {
         for dies in 20_000..20_000 + 2 * renewal {
             // The last write is under way when its sender dies.
             let arrives = dies + call;
-            let version = |now| match now < arrives {
-                true => dies.min(now) / renewal,
-                false => u64::MAX,
+            let version = |now| {
+                if now < arrives {
+                    dies.min(now) / renewal
+                } else {
+                    u64::MAX
+                }
             };
             let sent = taken(DURATION, call, version);
             assert!(sent >= arrives + ended, "{dies}: {sent}");

@@ -111,9 +111,10 @@ impl Locks {
 
     /// The first waiting key of a free lock.
     pub(crate) fn next(&self, lock: &Lock) -> Option<&Key> {
-        match self.held.contains_key(lock) {
-            true => None,
-            false => self.waiting.get(lock)?.order.values().next(),
+        if self.held.contains_key(lock) {
+            None
+        } else {
+            self.waiting.get(lock)?.order.values().next()
         }
     }
 }

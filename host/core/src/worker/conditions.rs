@@ -51,9 +51,10 @@ impl HostCondition {
         let message = old["message"].as_str().unwrap_or_default();
         let compared = &self.message[..self.compared];
         let is_whole = self.compared == self.message.len();
-        let is_same = match is_whole {
-            true => message == compared,
-            false => message.starts_with(compared),
+        let is_same = if is_whole {
+            message == compared
+        } else {
+            message.starts_with(compared)
         };
         is_same && old["status"] == self.status && old["reason"] == *self.reason
     }

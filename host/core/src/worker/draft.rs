@@ -88,9 +88,10 @@ impl Draft {
     /// The cost at the threads, in fuel: the object becomes trees.
     pub(crate) fn cost(&self) -> u64 {
         let current = self.current.json().len() as u64;
-        let bytes = match self.edits.is_empty() {
-            true => current,
-            false => current.max(self.edits.bytes()),
+        let bytes = if self.edits.is_empty() {
+            current
+        } else {
+            current.max(self.edits.bytes())
         };
         bytes.saturating_mul(PER_BYTE)
     }
@@ -117,9 +118,10 @@ impl Draft {
             };
             let digest = projection::digest(&patch);
             let version = self.current.version();
-            match self.written.get(&part) == Some(&Written { digest, version }) {
-                true => drafted.not_kept.extend(merge::not_kept(&patch, &now)),
-                false => drop(drafted.patches.insert(part, (patch, digest))),
+            if self.written.get(&part) == Some(&Written { digest, version }) {
+                drafted.not_kept.extend(merge::not_kept(&patch, &now))
+            } else {
+                drop(drafted.patches.insert(part, (patch, digest)))
             }
         }
         drafted

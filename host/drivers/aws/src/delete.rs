@@ -34,14 +34,13 @@ async fn terminate(cx: &Context, owned: &Owned<'_>) -> Result<Value, Failure> {
         .change(cx, owned)
         .await?;
     let terminated = tree::all(&root, "instancesSet/item");
-    match terminated
+    if terminated
         .iter()
         .any(|row| tree::text(row, "instanceId") == owned.id())
     {
-        true => Ok(json!({})),
-        false => {
-            let what = format!("it does not name {owned}");
-            Err(error::unreadable(ACTION, &what, Effect::Change))
-        }
+        Ok(json!({}))
+    } else {
+        let what = format!("it does not name {owned}");
+        Err(error::unreadable(ACTION, &what, Effect::Change))
     }
 }

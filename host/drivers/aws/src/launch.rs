@@ -183,9 +183,10 @@ fn placement(query: &mut Query, of: &Placement) {
 /// The user data. The driver does not see it: the host puts the token in, and encodes it as base64.
 fn user_data(cx: &Context) -> Option<Text> {
     let data = cx.sealed("userData")?;
-    let data = match cx.has("bootstrapToken") {
-        true => data.replacing(TOKEN, "bootstrapToken"),
-        false => data,
+    let data = if cx.has("bootstrapToken") {
+        data.replacing(TOKEN, "bootstrapToken")
+    } else {
+        data
     };
     Some(data.base64())
 }

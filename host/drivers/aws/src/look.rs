@@ -50,9 +50,10 @@ impl Seen {
 
 /// Reads the machine that the arguments name.
 pub(crate) async fn machine(cx: &Context) -> Result<Seen, Failure> {
-    match cx.has("providerID") {
-        true => by_id(cx, cx.argument("providerID")).await,
-        false => by_name(cx, cx.argument("name")).await,
+    if cx.has("providerID") {
+        by_id(cx, cx.argument("providerID")).await
+    } else {
+        by_name(cx, cx.argument("name")).await
     }
 }
 
@@ -72,9 +73,10 @@ pub(crate) fn meant<'a>(cx: &Context, seen: &'a Seen) -> Result<(Instance<'a>, O
     let owned = instance.owned(cx)?;
     // The same instance id with another zone is not the provider ID of this instance.
     let is_same = id.is_none_or(|id| instance.provider_id().to_string() == id);
-    match is_same && !instance.is_gone() {
-        true => Ok((instance, owned)),
-        false => Err(no_machine(what)),
+    if is_same && !instance.is_gone() {
+        Ok((instance, owned))
+    } else {
+        Err(no_machine(what))
     }
 }
 

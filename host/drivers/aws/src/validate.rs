@@ -31,12 +31,13 @@ fn present(path: &str, value: &str) -> Result<(), Failure> {
 
 /// Checks that the instance profile has one name.
 fn profile(iam: &Iam) -> Result<(), Failure> {
-    match !iam.name.is_empty() && !iam.arn.is_empty() {
-        true => Err(invalid(
+    if !iam.name.is_empty() && !iam.arn.is_empty() {
+        Err(invalid(
             "iam",
             "it has a name and an arn: only one of them may be given",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 
@@ -64,12 +65,13 @@ fn disks(disks: &[BlockDevice]) -> Result<(), Failure> {
             ));
         }
     }
-    match disks.len() > 1 && disks.iter().all(|disk| disk.device_name != ROOT) {
-        true => Err(invalid(
+    if disks.len() > 1 && disks.iter().all(|disk| disk.device_name != ROOT) {
+        Err(invalid(
             "blockDevices",
             "one of several disks must have the deviceName \"/root\"",
-        )),
-        false => Ok(()),
+        ))
+    } else {
+        Ok(())
     }
 }
 

@@ -50,15 +50,16 @@ impl<'a> Paths<'a> {
 pub(crate) fn keep(mut tree: Value, keep: &[impl AsRef<str>]) -> Value {
     let mut sorted: Vec<&[u8]> = keep.iter().map(|path| path.as_ref().as_bytes()).collect();
     sorted.sort_unstable();
-    match sorted.contains(&b"*".as_slice()) {
-        true => without_secrets(&mut tree),
-        false => narrow(
+    if sorted.contains(&b"*".as_slice()) {
+        without_secrets(&mut tree)
+    } else {
+        narrow(
             &mut tree,
             Paths {
                 sorted: &sorted,
                 passed: 0,
             },
-        ),
+        )
     }
     tree
 }

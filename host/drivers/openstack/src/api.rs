@@ -114,8 +114,9 @@ async fn send(
     keep: &[&str],
 ) -> Result<Response, Failure> {
     let seen = cx.send(service.complete(request, keep)).await?;
-    match seen.is_success() {
-        true => Ok(seen),
-        false => Err(refused(service, does, &seen)),
+    if seen.is_success() {
+        Ok(seen)
+    } else {
+        Err(refused(service, does, &seen))
     }
 }

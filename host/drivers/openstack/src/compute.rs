@@ -66,12 +66,13 @@ impl Server {
 pub(crate) async fn own<'a>(cx: &Context, id: &'a str) -> Result<(Server, Owned<'a>), Failure> {
     let server = by_id(cx, id).await?;
     let owned = cx.owned(id, server.owner.as_deref())?;
-    match server.is_of_tenant(cx) {
-        true => Ok((server, owned)),
-        false => Err(failure(
+    if server.is_of_tenant(cx) {
+        Ok((server, owned))
+    } else {
+        Err(failure(
             Code::PermissionDenied,
             format!("server {id} belongs to another tenant"),
-        )),
+        ))
     }
 }
 

@@ -13,10 +13,7 @@ pub(crate) fn is_id(text: &str) -> bool {
 
 /// An id from the arguments. A text that cannot be an id is answered with `not-found`.
 pub(crate) fn given<'a>(id: &'a str, kind: &str) -> Result<&'a str, Failure> {
-    match is_id(id) {
-        true => Ok(id),
-        false => Err(missing(kind, id)),
-    }
+    if is_id(id) { Ok(id) } else { Err(missing(kind, id)) }
 }
 
 /// The failure of a read of something that does not exist.

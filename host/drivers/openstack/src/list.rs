@@ -54,9 +54,10 @@ impl List<'_> {
     pub(crate) async fn first_page(&self, cx: &Context) -> Result<Vec<Value>, Failure> {
         let page = self.page(cx, None).await?;
         let (rows, is_more) = (self.rows_of(&page)?, self.has_next(&page)?);
-        match rows.is_empty() && is_more {
-            false => Ok(rows.clone()),
-            true => Err(self.unreadable(&page, "it promises another page, but has no rows")),
+        if rows.is_empty() && is_more {
+            Err(self.unreadable(&page, "it promises another page, but has no rows"))
+        } else {
+            Ok(rows.clone())
         }
     }
 

@@ -57,15 +57,14 @@ async fn in_neutron(cx: &Context, config: &Config) -> Result<Value, Failure> {
         };
         is_unmarked |= !tags.iter().any(is_mark);
     }
-    match is_unmarked {
-        false => Err(missing("router", name)),
-        true => {
-            let tag = config.tenant_tag(cx.tenant());
-            let message = format!(
-                "neutron has a router {name:?} without the tag of a tenant: set a tag such as {tag:?} on it"
-            );
-            Err(failure(Code::FailedPrecondition, message))
-        }
+    if is_unmarked {
+        let tag = config.tenant_tag(cx.tenant());
+        let message = format!(
+            "neutron has a router {name:?} without the tag of a tenant: set a tag such as {tag:?} on it"
+        );
+        Err(failure(Code::FailedPrecondition, message))
+    } else {
+        Err(missing("router", name))
     }
 }
 

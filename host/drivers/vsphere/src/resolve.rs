@@ -135,14 +135,15 @@ async fn candidates(
         .filter_map(|(vm, is)| Some((vm, is?)))
         .collect();
     let is_found = judged.iter().any(|(_, is)| *is == Is::Its);
-    match folder_is_there || is_found {
-        true => Ok(judged),
-        false => Err(failure(
+    if folder_is_there || is_found {
+        Ok(judged)
+    } else {
+        Err(failure(
             Code::FailedPrecondition,
             format!(
                 "the folder {folder:?} of the clone does not exist: the clone stays in doubt until the folder is back, or polity resolve ends it"
             ),
-        )),
+        ))
     }
 }
 
@@ -193,12 +194,13 @@ async fn be_sure(
     let is_older = created < entry.since.saturating_sub(CLOCK_SKEW);
     let is_settled = created < cx.now().saturating_sub(LONGEST_CLONE + CLOCK_SKEW);
     let is_idle = !recent.iter().any(Recent::may_make_a_vm);
-    match options.are_unmarked() && (is_older || is_settled && is_idle) {
-        true => Ok(()),
-        false => Err(unclear(
+    if options.are_unmarked() && (is_older || is_settled && is_idle) {
+        Ok(())
+    } else {
+        Err(unclear(
             vm,
             "has the name of the clone and no marks: the clone may still be making it",
-        )),
+        ))
     }
 }
 

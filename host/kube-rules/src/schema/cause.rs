@@ -84,9 +84,10 @@ pub struct Causes(pub(super) Vec<Cause>);
 impl Causes {
     /// Without causes nothing is refused.
     pub(super) fn none_or(causes: Vec<Cause>) -> Result<(), Causes> {
-        match causes.is_empty() {
-            true => Ok(()),
-            false => Err(Causes(causes)),
+        if causes.is_empty() {
+            Ok(())
+        } else {
+            Err(Causes(causes))
         }
     }
 }

@@ -70,9 +70,10 @@ impl<'a> Path<'a> {
 
     /// The path for people, who are told also where the whole document is wrong.
     pub(super) fn named(&self) -> String {
-        match self.is_empty() {
-            true => "(document)".to_owned(),
-            false => shortened(self.to_string()),
+        if self.is_empty() {
+            "(document)".to_owned()
+        } else {
+            shortened(self.to_string())
         }
     }
 }

@@ -84,9 +84,10 @@ impl Broken<'_> {
         let should = match self {
             Broken::Type(schema) => {
                 let found = found(value);
-                let wanted = match schema.int_or_string {
-                    true => "integer,string",
-                    false => schema.types.first().map_or("any", |kind| kind.name()),
+                let wanted = if schema.int_or_string {
+                    "integer,string"
+                } else {
+                    schema.types.first().map_or("any", |kind| kind.name())
                 };
                 let why = format!("{path} in body must be of type {wanted}: \"{found}\"");
                 // As in a real API server, the type is shown in place of the value.

@@ -199,11 +199,12 @@ impl SimConfig {
 }
 
 fn ensure(holds: bool, path: &str, message: &str) -> Result<(), ConfigError> {
-    match holds {
-        true => Ok(()),
-        false => Err(ConfigError {
+    if holds {
+        Ok(())
+    } else {
+        Err(ConfigError {
             path: path.to_owned(),
             message: message.to_owned(),
-        }),
+        })
     }
 }

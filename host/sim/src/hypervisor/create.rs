@@ -34,12 +34,11 @@ impl Hypervisor {
     ) -> Result<String, Failure> {
         let name = call.text("name");
         let place = call.caller.place(json!([among, call.caller.tenant, name]));
-        match unique && self.is_taken(&place) {
-            false => Ok(place),
-            true => {
-                let message = format!("there is a {kind} {name:?} already");
-                Err(Failure::new(Code::AlreadyExists, message))
-            }
+        if unique && self.is_taken(&place) {
+            let message = format!("there is a {kind} {name:?} already");
+            Err(Failure::new(Code::AlreadyExists, message))
+        } else {
+            Ok(place)
         }
     }
 

@@ -51,9 +51,10 @@ impl Hypervisor {
 
     /// Whether effects are logged from now on.
     pub(crate) fn remember_effects(&mut self, remember: bool) {
-        match remember {
-            true => drop(self.log.get_or_insert_default()),
-            false => self.log = None,
+        if remember {
+            drop(self.log.get_or_insert_default())
+        } else {
+            self.log = None;
         }
     }
 

@@ -85,12 +85,13 @@ impl Caller {
 
     /// Refuses a thing that belongs to another object.
     pub(crate) fn check_owner(&self, stamp: &Stamp, what: &str) -> Result<(), Failure> {
-        match self.owns(stamp) {
-            true => Ok(()),
-            false => Err(Failure::new(
+        if self.owns(stamp) {
+            Ok(())
+        } else {
+            Err(Failure::new(
                 Code::PermissionDenied,
                 format!("{what} belongs to another object"),
-            )),
+            ))
         }
     }
 

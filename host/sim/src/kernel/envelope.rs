@@ -148,12 +148,13 @@ impl<E, Q: Clone> Kernel<E, Q> {
             }),
         };
         let after_ms = self.answer_time(&request.session.owner);
-        match after_ms < LONGEST {
-            true => Reply {
+        if after_ms < LONGEST {
+            Reply {
                 after_ms,
                 answer: Some(answer),
-            },
-            false => Reply::LOST,
+            }
+        } else {
+            Reply::LOST
         }
     }
 

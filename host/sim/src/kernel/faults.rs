@@ -128,9 +128,10 @@ impl<E, Q: Clone> Kernel<E, Q> {
         let rule = &self.settings.rules[index];
         let (nth, count, probability) = (rule.nth, rule.count, rule.probability);
         if nth.is_some() || count.is_some() {
-            let counter = match rule.each {
-                true => format!("{index} {owner}"),
-                false => index.to_string(),
+            let counter = if rule.each {
+                format!("{index} {owner}")
+            } else {
+                index.to_string()
             };
             let matched = self.matched.get_or_default(counter);
             *matched += 1;

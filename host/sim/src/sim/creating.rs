@@ -67,9 +67,10 @@ impl Sim {
         };
         let late = Unix(now) > entry.since + visible_within;
         let Some(caller) = caller else {
-            return match late && !self.guards.stand(Guard::AbsentTakesALook) {
-                true => Resolution::Absent,
-                false => Resolution::unknown("the cloud cannot be reached"),
+            return if late && !self.guards.stand(Guard::AbsentTakesALook) {
+                Resolution::Absent
+            } else {
+                Resolution::unknown("the cloud cannot be reached")
             };
         };
         match self.trace(now, &caller, entry) {

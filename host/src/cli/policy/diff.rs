@@ -69,9 +69,10 @@ impl Diff {
             );
         }
         let changes = changes(&old, &new)?;
-        let invalid = match self.objects {
-            true => Some(self.invalid(&new, format)?),
-            false => None,
+        let invalid = if self.objects {
+            Some(self.invalid(&new, format)?)
+        } else {
+            None
         };
         match format {
             Format::Json => {

@@ -247,9 +247,10 @@ impl Sweep {
             return;
         }
         if !any(OwnerState::MayExist) {
-            let propagation = match is_awaited {
-                true => Propagation::Foreground,
-                false => Propagation::Background,
+            let propagation = if is_awaited {
+                Propagation::Foreground
+            } else {
+                Propagation::Background
             };
             self.doomed.push_back((key.clone(), propagation));
             return;

@@ -105,9 +105,10 @@ impl Api {
             return self.route_or_say(&parts, &body);
         }
         let turns = self.turns.clone();
-        let _turn = match is_large {
-            true => Some(turns.acquire().await),
-            false => None,
+        let _turn = if is_large {
+            Some(turns.acquire().await)
+        } else {
+            None
         };
         let work = tokio::task::spawn_blocking(move || self.route_or_say(&parts, &body));
         work.await

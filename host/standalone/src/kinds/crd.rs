@@ -139,9 +139,10 @@ pub(crate) fn kind_of(crd: &Value) -> Result<Kind, Vec<Cause>> {
         if version["storage"] == true {
             stored.push(compiled.name.clone());
         }
-        match version["served"] == true {
-            true => versions.push(compiled),
-            false => unserved.push(compiled),
+        if version["served"] == true {
+            versions.push(compiled)
+        } else {
+            unserved.push(compiled)
         }
     }
     if stored.len() != 1 {

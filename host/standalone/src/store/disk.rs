@@ -120,9 +120,10 @@ impl Disk {
                 name: name.into(),
             };
             // A definition reads the objects of its kind by its schema, so these come first.
-            match resource == CRD_RESOURCE {
-                true => kinds.push((key, Stored::new(value))),
-                false => state.restore(key, Stored::new(value)),
+            if resource == CRD_RESOURCE {
+                kinds.push((key, Stored::new(value)))
+            } else {
+                state.restore(key, Stored::new(value))
             }
         }
         for (key, definition) in kinds {
@@ -210,9 +211,10 @@ pub(super) mod tests {
         }
 
         fn room(&self) -> io::Result<()> {
-            match *self.is_full.lock().unwrap() {
-                true => Err(io::Error::from(io::ErrorKind::StorageFull)),
-                false => Ok(()),
+            if *self.is_full.lock().unwrap() {
+                Err(io::Error::from(io::ErrorKind::StorageFull))
+            } else {
+                Ok(())
             }
         }
 

@@ -117,9 +117,10 @@ impl WriteQueue {
     fn commit(&self, store: &Store, disk: &mut Disk) {
         let waiting = std::mem::take(&mut self.writers().waiting);
         let changes: Vec<Change> = waiting.iter().flat_map(|one| one.changes.clone()).collect();
-        let kept = match changes.is_empty() {
-            true => Ok(()),
-            false => disk.commit(&changes),
+        let kept = if changes.is_empty() {
+            Ok(())
+        } else {
+            disk.commit(&changes)
         };
         match kept {
             Ok(()) => {

@@ -42,9 +42,10 @@ fn without_labels(request: &Request) -> Option<Result<Value, Failure>> {
         },
         Request::Act(_) => false,
     };
-    match with_labels {
-        true => Some(Err(Failure::new(Code::Unavailable, "no"))),
-        false => usual(request),
+    if with_labels {
+        Some(Err(Failure::new(Code::Unavailable, "no")))
+    } else {
+        usual(request)
     }
 }
 

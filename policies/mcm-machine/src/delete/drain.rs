@@ -157,9 +157,10 @@ fn done(cx: &Cx, machine: &mut Machine, force: bool, reason: &str, message: &str
     let (conditions, status) = (&mut machine.status.conditions, ConditionStatus::True);
     conditions.set(cx.now(), DRAINED, status, reason, message);
     machine.status.drain = None;
-    let next = match force {
-        true => NextOp::DelVolumeAttachments,
-        false => NextOp::InitiateVMDeletion,
+    let next = if force {
+        NextOp::DelVolumeAttachments
+    } else {
+        NextOp::InitiateVMDeletion
     };
     go_on(cx, machine, next, "the node is drained")
 }

@@ -219,9 +219,10 @@ fn close(fields: &mut Map<String, Value>) {
         let chosen = (0..).zip(&optional).filter(|(bit, _)| choice & (1 << bit) != 0);
         let chosen: Vec<&String> = chosen.map(|(_, name)| name).collect();
         let most = required.len() + chosen.len();
-        match chosen.is_empty() {
-            true => json!({ "maxProperties": most }),
-            false => json!({ "required": chosen, "maxProperties": most }),
+        if chosen.is_empty() {
+            json!({ "maxProperties": most })
+        } else {
+            json!({ "required": chosen, "maxProperties": most })
         }
     });
     let choices: Vec<Value> = choices.collect();

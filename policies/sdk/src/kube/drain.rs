@@ -247,9 +247,10 @@ impl Drain {
             .iter()
             .filter(|pod| pod.metadata.deleting() && cx.now() > pod.gone_by(options))
             .collect();
-        match options.delete_late {
-            true => end_late(cx, &late, &mut told).await,
-            false => late.iter().for_each(|pod| told.fail(does_not_end(pod))),
+        if options.delete_late {
+            end_late(cx, &late, &mut told).await
+        } else {
+            late.iter().for_each(|pod| told.fail(does_not_end(pod)))
         }
         let mut chosen = self.choose(pods);
         self.spare_hopeless(cx, &mut chosen, &mut told).await?;

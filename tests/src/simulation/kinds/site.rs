@@ -75,9 +75,10 @@ pub fn patience(request: &RetryRequest) -> Wait {
     let config: Value = serde_json::from_str(&request.config).unwrap_or_default();
     let base = 300 + 12_000 * (config["form"].as_u64().unwrap_or(0) % 2);
     let wait = (base << request.attempt.min(4)) + request.seed % 100;
-    match request.seed.is_multiple_of(3) {
-        true => Wait::OnChange(Some(wait)),
-        false => Wait::After(wait),
+    if request.seed.is_multiple_of(3) {
+        Wait::OnChange(Some(wait))
+    } else {
+        Wait::After(wait)
     }
 }
 

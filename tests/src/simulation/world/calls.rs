@@ -111,9 +111,10 @@ impl World<'_> {
         } else {
             Fate::Answered
         };
-        let held = match self.changes(&call) && self.happens(|r| r.held) {
-            true => self.chance.between(1, 2 * millis(DURATION)),
-            false => 0,
+        let held = if self.changes(&call) && self.happens(|r| r.held) {
+            self.chance.between(1, 2 * millis(DURATION))
+        } else {
+            0
         };
         // A call is cut at its longest duration: it does not arrive later, but for one that stood still.
         let at = self.now + if held > 0 { held } else { self.way(longest - 1) };
@@ -360,12 +361,13 @@ impl World<'_> {
             .handle
             .as_ref()
             .and_then(|handle| self.handles.get(handle));
-        match issued.is_some_and(|owner| *owner == session.owner) && self.options.wild.is_none() {
-            true => Session {
+        if issued.is_some_and(|owner| *owner == session.owner) && self.options.wild.is_none() {
+            Session {
                 handle: None,
                 ..session.clone()
-            },
-            false => session.clone(),
+            }
+        } else {
+            session.clone()
         }
     }
 

@@ -24,13 +24,13 @@ impl World<'_> {
         watch.said = (watch.said + 1).max(self.now + lag);
         let at = watch.said;
         let version = self.view();
-        let objects = match version == self.store.version() {
-            true => self
-                .store
+        let objects = if version == self.store.version() {
+            self.store
                 .all()
                 .map(|(at, object)| (at.clone(), object.clone()))
-                .collect(),
-            false => self.store.as_of(version.0),
+                .collect()
+        } else {
+            self.store.as_of(version.0)
         };
         let objects = objects
             .into_iter()
@@ -71,9 +71,10 @@ impl World<'_> {
         let then = self.now.saturating_sub(self.chance.between(0, behind));
         let made = self.changed_at.partition_point(|(at, _)| *at <= then);
         let shown = made.checked_sub(1).map_or(0, |index| self.changed_at[index].1);
-        match made == self.changed_at.len() {
-            true => self.store.version(),
-            false => ResourceVersion(shown),
+        if made == self.changed_at.len() {
+            self.store.version()
+        } else {
+            ResourceVersion(shown)
         }
     }
 

@@ -315,9 +315,10 @@ fn a_relation_that_a_pass_changes_alters_only_lists_that_select_what_it_relates(
         let asks = (0..lists).map(|n| list(&format!("{label},a!=none-{n}")));
         harness.step(pending(asks.collect()));
         harness.listed(config_maps(), vec![large("one")]);
-        let status = match changes {
-            true => json!({"status": {"site": "b"}}),
-            false => json!({"status": {"other": "b"}}),
+        let status = if changes {
+            json!({"status": {"site": "b"}})
+        } else {
+            json!({"status": {"other": "b"}})
         };
         harness.step(conclusion(
             status.clone(),

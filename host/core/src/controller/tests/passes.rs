@@ -1,7 +1,6 @@
 //! Tests of the causes of passes, of what a pass leaves to the next one, and of its reports.
 
 use super::*;
-use crate::reconcile::fixture::unstepped;
 use crate::reconcile::panicking;
 use crate::worker::StepReply;
 
@@ -451,10 +450,7 @@ fn a_discarded_pass_waits_for_its_next_try_and_loses_no_change() {
 
 /// A step whose output its pass may not hold yet.
 fn too_large() -> Reply {
-    Reply::Stepped(StepReply {
-        is_too_large: true,
-        ..unstepped()
-    })
+    Reply::Stepped(StepReply::default())
 }
 
 #[test]

@@ -99,15 +99,14 @@ fn leaves_host_conditions(
     let conditions = conditions.filter(|all| all.contains(grants::HOST_CONDITION));
     let conditions = conditions.map_or(Value::Null, text::tree);
     let known = json!({"status": {"conditions": conditions}});
-    match grants::host_conditions(&known) == wanted {
-        true => Ok(Some(now.version())),
-        false => {
-            let what = format!(
-                "write conditions of the host on {} {name}: a patch of the conditions must keep them",
-                kind.kind
-            );
-            Err(Ungranted::to(what).into())
-        }
+    if grants::host_conditions(&known) == wanted {
+        Ok(Some(now.version()))
+    } else {
+        let what = format!(
+            "write conditions of the host on {} {name}: a patch of the conditions must keep them",
+            kind.kind
+        );
+        Err(Ungranted::to(what).into())
     }
 }
 
@@ -195,11 +194,12 @@ pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
     let current = work.current.as_ref().map(Pending::of);
     let mut standing = current.iter().flat_map(Pending::entries);
     let again = standing.any(|e| e.operation == *operation && e.intent == *intent && !work.is_resolved(e));
-    match again {
-        true => refused(format!(
+    if again {
+        refused(format!(
             "{operation} of {intent} was requested before in this pass, and its outcome is not known"
-        )),
-        false => None,
+        ))
+    } else {
+        None
     }
 }
 

@@ -160,9 +160,10 @@ impl Machines {
 
     fn by_id<'a>(&self, cx: &'a Context<'_>, call: &Call) -> Result<&'a Vm, Failure> {
         let vm = cx.vms.visible(&call.caller, id(&call.arguments))?;
-        match self.machines.contains_key(&vm.number) {
-            true => Ok(vm),
-            false => Err(no_machine(&call.arguments)),
+        if self.machines.contains_key(&vm.number) {
+            Ok(vm)
+        } else {
+            Err(no_machine(&call.arguments))
         }
     }
 

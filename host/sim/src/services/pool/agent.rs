@@ -140,12 +140,13 @@ impl Pools {
             }
             _ => {}
         }
-        match member.up.is_some_and(|up| up <= cx.at) {
-            true => Ok(number),
-            false => refuse(
+        if member.up.is_some_and(|up| up <= cx.at) {
+            Ok(number)
+        } else {
+            refuse(
                 Code::Unavailable,
                 format!("the machine of node {node:?} does not run"),
-            ),
+            )
         }
     }
 

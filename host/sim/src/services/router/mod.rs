@@ -192,12 +192,11 @@ impl Routers {
 
     fn answering(&self, cx: &Context<'_>, call: &Call) -> Result<&Router, Failure> {
         let number = self.by_id(cx, call)?;
-        match self.answers(cx, number) {
-            true => Ok(&self.routers[&number]),
-            false => {
-                let message = format!("the management API of {} does not answer", id(number));
-                Err(Failure::new(Code::FailedPrecondition, message))
-            }
+        if self.answers(cx, number) {
+            Ok(&self.routers[&number])
+        } else {
+            let message = format!("the management API of {} does not answer", id(number));
+            Err(Failure::new(Code::FailedPrecondition, message))
         }
     }
 
@@ -205,9 +204,10 @@ impl Routers {
     fn by_id(&self, cx: &Context<'_>, call: &Call) -> Result<u64, Failure> {
         let id = call.text("id");
         let vm = cx.vms.visible(&call.caller, id)?;
-        match self.routers.contains_key(&vm.number) && vm.exists() {
-            true => Ok(vm.number),
-            false => Err(no_vm(id)),
+        if self.routers.contains_key(&vm.number) && vm.exists() {
+            Ok(vm.number)
+        } else {
+            Err(no_vm(id))
         }
     }
 
@@ -267,12 +267,11 @@ impl Routers {
     fn resource(&self, call: &Call) -> Answer {
         let name = call.text("name");
         let known = withdrawn(call.caller.account.as_deref(), &call.caller.tenant, name);
-        match self.withdrawn.contains_key(&known) {
-            false => Ok(json!({})),
-            true => {
-                let message = format!("the network service knows no router {name:?}");
-                Err(Failure::new(Code::NotFound, message))
-            }
+        if self.withdrawn.contains_key(&known) {
+            let message = format!("the network service knows no router {name:?}");
+            Err(Failure::new(Code::NotFound, message))
+        } else {
+            Ok(json!({}))
         }
     }
 

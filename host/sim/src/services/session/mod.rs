@@ -78,9 +78,10 @@ impl Sessions {
         };
         let granted = self.granted.get(token);
         let granted = granted.ok_or_else(|| unauthenticated("the session is not known here"))?;
-        match granted.expires.is_some_and(|expires| at >= expires) {
-            true => Err(unauthenticated("ExpiredToken: the session has expired")),
-            false => Ok(Caller::new(session, Some(&granted.account))),
+        if granted.expires.is_some_and(|expires| at >= expires) {
+            Err(unauthenticated("ExpiredToken: the session has expired"))
+        } else {
+            Ok(Caller::new(session, Some(&granted.account)))
         }
     }
 

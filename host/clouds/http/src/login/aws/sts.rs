@@ -41,12 +41,13 @@ pub(super) async fn whose(at: &At<'_>, keys: &Credentials) -> Result<Who, Failur
         account: text(&result, &["Account"]),
         user: text(&result, &["UserId"]),
     };
-    match who.account.is_empty() || who.arn.is_empty() {
-        true => Err(Failure::new(
+    if who.account.is_empty() || who.arn.is_empty() {
+        Err(Failure::new(
             Code::Unavailable,
             "STS answered GetCallerIdentity without an account or an ARN",
-        )),
-        false => Ok(who),
+        ))
+    } else {
+        Ok(who)
     }
 }
 

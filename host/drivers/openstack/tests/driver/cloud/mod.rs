@@ -95,9 +95,10 @@ impl Cloud {
             "appliance" => self.appliance(request),
             other => panic!("no endpoint {other}"),
         };
-        match self.lost.iter().any(|begin| line.starts_with(begin.as_str())) {
-            true => Reply::lost(unreachable()),
-            false => reply,
+        if self.lost.iter().any(|begin| line.starts_with(begin.as_str())) {
+            Reply::lost(unreachable())
+        } else {
+            reply
         }
     }
 

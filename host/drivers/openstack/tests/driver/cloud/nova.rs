@@ -126,9 +126,10 @@ impl Cloud {
 
     /// Of a server whose cell is down, nova knows little.
     fn as_seen(&self, row: Value) -> Value {
-        match self.is_down(&row) {
-            true => json!({"id": row["id"], "status": "UNKNOWN", "created": row["created"]}),
-            false => row,
+        if self.is_down(&row) {
+            json!({"id": row["id"], "status": "UNKNOWN", "created": row["created"]})
+        } else {
+            row
         }
     }
 

@@ -68,9 +68,10 @@ impl VCenter {
             token = xml::text("token", &name);
             self.rest.insert(name, rest);
         }
-        let inside = match objects.is_empty() {
-            true => String::new(),
-            false => format!("<returnval>{token}{}</returnval>", objects.concat()),
+        let inside = if objects.is_empty() {
+            String::new()
+        } else {
+            format!("<returnval>{token}{}</returnval>", objects.concat())
         };
         self.said = xml::response(&call.method, &inside);
         found(call, &inside)
@@ -108,9 +109,10 @@ impl VCenter {
     fn content(&self, of: &(String, String), paths: &[&str], has_ended: bool) -> String {
         let mut content = xml::reference("obj", (&of.0, &of.1));
         for path in paths {
-            let property = match has_ended {
-                true => Property::Missing("NotAuthenticated".to_owned()),
-                false => self.property(of, path),
+            let property = if has_ended {
+                Property::Missing("NotAuthenticated".to_owned())
+            } else {
+                self.property(of, path)
             };
             content.push_str(&match property {
                 Property::Value(value) => format!("<propSet>{}{value}</propSet>", xml::text("name", path)),
