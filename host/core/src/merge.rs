@@ -27,55 +27,30 @@ pub enum Part {
 }
 
 /// The changes that a pass wants for its primary.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Edits {
-    snapshot: Snapshot,
+    /// The object that the pass saw.
+    seen: Object,
+    /// Its tree, made when it is first needed: most passes change nothing of it, and an object may be large.
+    snapshot: OnceLock<Arc<Value>>,
     /// Shared: a publication is drafted several times.
     patch: Arc<Value>,
     /// The bytes of the patch as text.
     bytes: u64,
 }
 
-/// The object that a pass saw. Most passes change nothing of it, and an object may be large, so its tree is made
-/// when it is first needed.
-#[derive(Clone, Debug)]
-enum Snapshot {
-    Object(Object, OnceLock<Arc<Value>>),
-    Tree(Arc<Value>),
-}
-
-impl PartialEq for Snapshot {
+impl PartialEq for Edits {
     fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Snapshot::Object(one, _), Snapshot::Object(other, _)) => one == other,
-            (one, other) => one.tree() == other.tree(),
-        }
-    }
-}
-
-impl Snapshot {
-    fn tree(&self) -> &Arc<Value> {
-        match self {
-            Snapshot::Object(object, tree) => tree.get_or_init(|| Arc::new(object.tree())),
-            Snapshot::Tree(tree) => tree,
-        }
+        (&self.seen, &self.patch, self.bytes) == (&other.seen, &other.patch, other.bytes)
     }
 }
 
 impl Edits {
-    /// Takes a merge patch for this snapshot.
-    pub fn new(snapshot: Value, patch: Value) -> Self {
-        Edits {
-            snapshot: Snapshot::Tree(Arc::new(snapshot)),
-            patch: Arc::new(patch),
-            bytes: 0,
-        }
-    }
-
     /// Takes a merge patch for this object. The patch has so many bytes as text.
     pub fn of(object: &Object, patch: Arc<Value>, bytes: usize) -> Self {
         Edits {
-            snapshot: Snapshot::Object(object.clone(), OnceLock::new()),
+            seen: object.clone(),
+            snapshot: OnceLock::new(),
             patch,
             bytes: bytes as u64,
         }
@@ -84,32 +59,26 @@ impl Edits {
     /// The same edits without the tree of their snapshot, which a thread made and drops: both take long for a large
     /// object.
     pub(crate) fn without_tree(mut self) -> Self {
-        if let Snapshot::Object(_, tree) = &mut self.snapshot {
-            tree.take();
-        }
+        self.snapshot.take();
         self
     }
 
     /// The bytes of the snapshot and the patch as texts.
     pub(crate) fn bytes(&self) -> u64 {
-        let snapshot = match &self.snapshot {
-            Snapshot::Object(object, _) => object.json().len() as u64,
-            Snapshot::Tree(_) => 0,
-        };
-        snapshot + self.bytes
+        self.seen.json().len() as u64 + self.bytes
     }
 
     /// The tree of an object, which often is the snapshot.
     pub(crate) fn tree_of(&self, object: &Object) -> Arc<Value> {
-        match &self.snapshot {
-            Snapshot::Object(seen, _) if seen == object => self.snapshot().clone(),
-            _ => Arc::new(object.tree()),
+        if self.seen == *object {
+            return self.snapshot().clone();
         }
+        Arc::new(object.tree())
     }
 
     /// The object that the pass saw.
     pub fn snapshot(&self) -> &Arc<Value> {
-        self.snapshot.tree()
+        self.snapshot.get_or_init(|| Arc::new(self.seen.tree()))
     }
 
     /// Whether the patch contains nothing.
@@ -338,6 +307,10 @@ mod tests {
         value
     }
 
+    fn edited(snapshot: Value, patch: Value) -> Edits {
+        Edits::of(&Object::new(snapshot), patch.into(), 0)
+    }
+
     #[test]
     fn edits_are_the_same_for_the_same_object_alone_and_together_count_the_bytes_of_both() {
         let object = |version| Object::new(machine(version, json!({})));
@@ -345,10 +318,6 @@ mod tests {
         let one = edits("1", json!({"spec": {"x": 2}}), 10);
         assert_eq!(one, edits("1", json!({"spec": {"x": 2}}), 10));
         assert_ne!(one, edits("2", json!({"spec": {"x": 2}}), 10));
-        assert_ne!(
-            Edits::new(json!({"a": 1}), json!({})),
-            Edits::new(json!({"a": 2}), json!({}))
-        );
         let snapshot = object("1").json().len() as u64;
         let both = one.and(&edits("1", json!({"spec": {"y": 3}}), 20));
         assert_eq!(both.bytes(), snapshot + 30);
@@ -367,11 +336,11 @@ mod tests {
             json!({"metadata": {"finalizers": ["a", "f"]}}),
             json!({"none": {"conditions": []}}),
         ] {
-            let edits = Edits::new(now.clone(), patch);
+            let edits = edited(now.clone(), patch);
             assert_eq!(edits.paths(), []);
             assert_eq!(edits.onto(&now), now);
         }
-        let edits = Edits::new(now.clone(), json!({"spec": {"empty": {}, "list": []}}));
+        let edits = edited(now.clone(), json!({"spec": {"empty": {}, "list": []}}));
         assert_eq!(edits.paths().len(), 2);
         assert_eq!(edits.onto(&now)["spec"], json!({"x": 1, "empty": {}, "list": []}));
     }
@@ -380,7 +349,7 @@ mod tests {
     fn an_object_that_replaces_another_value_is_an_edit_of_it() {
         let now = machine("1", json!({}));
         for inner in [json!({"conditions": []}), json!({"y": null}), json!({"y": 2})] {
-            let edits = Edits::new(now.clone(), json!({"spec": {"x": inner}}));
+            let edits = edited(now.clone(), json!({"spec": {"x": inner}}));
             assert!(edits.paths().contains(&("spec.x".to_owned(), false)), "{inner}");
             let written = edits.onto(&now);
             assert!(written["spec"]["x"].is_object());
@@ -393,7 +362,7 @@ mod tests {
             let theirs = edits.conflicts(&machine("2", json!({"spec": {"x": 7}})));
             assert!(theirs.contains(&"spec.x".to_owned()), "{theirs:?}");
         }
-        let edits = Edits::new(now.clone(), json!({"spec": {"x": {"y": 2, "z": null}}}));
+        let edits = edited(now.clone(), json!({"spec": {"x": {"y": 2, "z": null}}}));
         let paths = ["spec.x.y", "spec.x.z", "spec.x"].map(str::to_owned);
         assert_eq!(
             edits.paths(),
@@ -401,7 +370,7 @@ mod tests {
             "what it says below counts, too"
         );
         // Another writer added a value where the snapshot had none. The edit must not replace it unseen.
-        let edits = Edits::new(
+        let edits = edited(
             now,
             json!({"spec": {"new": {"inner": 1}, "taints": [{"key": "a", "effect": "b"}]}}),
         );
@@ -412,7 +381,7 @@ mod tests {
     #[test]
     fn parts_are_written_one_after_another_and_each_only_if_needed() {
         let now = machine("1", json!({}));
-        let edits = Edits::new(
+        let edits = edited(
             now.clone(),
             json!({"metadata": {"finalizers": ["a"], "labels": {"l": "1"}}, "status": {"phase": "Gone"}}),
         );
@@ -429,19 +398,19 @@ mod tests {
             change(Part::Finalizer, &now, &desired),
             Some(json!({"metadata": {"finalizers": ["a"]}}))
         );
-        let labelled = Edits::new(now.clone(), json!({"metadata": {"labels": {"l": "1"}}})).onto(&now);
+        let labelled = edited(now.clone(), json!({"metadata": {"labels": {"l": "1"}}})).onto(&now);
         assert_eq!(
             change(Part::Main, &now, &labelled),
             Some(json!({"metadata": {"labels": {"l": "1"}}})),
             "without the finalizers, which stay"
         );
-        let added = Edits::new(now.clone(), json!({"metadata": {"finalizers": ["f", "g"]}})).onto(&now);
+        let added = edited(now.clone(), json!({"metadata": {"finalizers": ["f", "g"]}})).onto(&now);
         assert_eq!(
             change(Part::Main, &now, &added),
             Some(json!({"metadata": {"finalizers": ["a", "f", "g"]}})),
             "nobody's goes before the last part"
         );
-        let nothing = Edits::new(now.clone(), json!({})).onto(&now);
+        let nothing = edited(now.clone(), json!({})).onto(&now);
         for part in [Part::Main, Part::Status, Part::Finalizer] {
             assert_eq!(change(part, &now, &nothing), None);
         }
@@ -454,7 +423,7 @@ mod tests {
             "1",
             json!({"status": {"conditions": [condition("Ready", "False")]}}),
         );
-        let edits = Edits::new(
+        let edits = edited(
             before,
             json!({"status": {"conditions": [condition("Ready", "True"), condition("New", "True")]}}),
         );
@@ -479,7 +448,7 @@ mod tests {
             "1",
             json!({"spec": {"conditions": [1, 2], "taints": [{"key": "a"}, {"key": "a"}]}}),
         );
-        let edits = Edits::new(
+        let edits = edited(
             before.clone(),
             json!({"spec": {"conditions": [3, 3], "taints": null}}),
         );
@@ -497,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_list_that_is_removed_keeps_what_others_added_since() {
-        let edits = Edits::new(machine("1", json!({})), json!({"metadata": {"finalizers": null}}));
+        let edits = edited(machine("1", json!({})), json!({"metadata": {"finalizers": null}}));
         let paths: Vec<String> = edits.paths().into_iter().map(|(path, _)| path).collect();
         assert_eq!(paths, ["metadata.finalizers[a]", "metadata.finalizers[f]"]);
         let fresh = machine("2", json!({"metadata": {"finalizers": ["a", "f", "theirs"]}}));
@@ -561,7 +530,7 @@ mod tests {
 
     #[test]
     fn an_edited_value_that_somebody_else_changed_is_a_conflict() {
-        let edits = Edits::new(
+        let edits = edited(
             machine("1", json!({})),
             json!({"status": {"phase": "Up", "note": "n"}}),
         );

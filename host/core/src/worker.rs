@@ -27,7 +27,7 @@ pub use check::Check;
 pub use conditions::HostCondition;
 pub(crate) use conditions::RECONCILED;
 pub use draft::{Draft, Drafted};
-pub(crate) use draft::{Drops, Entries, Stage, Written};
+pub(crate) use draft::{Drops, Entries, Written};
 
 /// An entry of a journal that is being made. A copy costs nothing: a pass with a long journal is handed to workers many times.
 #[derive(Clone, Debug, PartialEq)]

@@ -59,13 +59,15 @@ fn without_nulls(value: &Value) -> Value {
 
 /// Edits are applied once, whatever the object is by then, and writing the parts gives the wanted object.
 fn edits(choices: &mut Choices<'_>) {
-    let (snapshot, fresh) = (object(choices), object(choices));
+    let (seen, fresh) = (Object::new(object(choices)), object(choices));
+    let snapshot = seen.tree();
     // A patch that is not an object is found before anything is merged.
     let patch = weird::patch(choices);
     if !patch.is_object() {
         return;
     }
-    let edits = Edits::new(snapshot.clone(), patch.clone());
+    let edits_of = |patch: Value| Edits::of(&seen, patch.into(), 0);
+    let edits = edits_of(patch.clone());
     let once = edits.onto(&fresh);
     assert_eq!(edits.onto(&once), once, "{patch} twice onto {fresh}");
     // A patch that the host refuses may mean anything, as long as nothing panics.
@@ -78,7 +80,7 @@ fn edits(choices: &mut Choices<'_>) {
     if !is_refused && let Some(change) = merge::diff(&snapshot, &edits.onto(&snapshot)) {
         let covers =
             |path: &str, changed: &str| merge::declares(path, changed) || merge::declares(changed, path);
-        for (changed, _) in Edits::new(snapshot.clone(), change).paths() {
+        for (changed, _) in edits_of(change).paths() {
             let named = paths.iter().any(|path| covers(path, &changed));
             assert!(named, "{patch} changes {changed} of {snapshot} unsaid");
         }
@@ -104,7 +106,7 @@ fn edits(choices: &mut Choices<'_>) {
     }
     let other = weird::patch(choices);
     if other.is_object() {
-        let _ = edits.and(&Edits::new(snapshot, other));
+        let _ = edits.and(&edits_of(other));
     }
 }
 
@@ -220,7 +222,7 @@ fn parsed(choices: Choices<'_>) {
     let mut next = || serde_json::from_str::<Value>(documents.next().unwrap_or_default());
     if let (Ok(a), Ok(b)) = (next(), next()) {
         there_and_back(&a, &b);
-        let edits = Edits::new(a.clone(), b);
+        let edits = Edits::of(&Object::new(a.clone()), b.into(), 0);
         let _ = (edits.paths(), edits.onto(&a), digest(&a));
     }
 }

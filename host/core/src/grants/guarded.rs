@@ -187,6 +187,7 @@ pub(super) fn own_finalizer(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Object;
     use crate::reconcile::fixture_binding;
     use serde_json::json;
 
@@ -207,7 +208,8 @@ mod tests {
             binding.spec.policies = serde_json::from_value(source).expect("policies");
         }
         let snapshot = json!({"metadata": {"name": "m", "finalizers": ["c/d"]}});
-        check_writes(&binding, Role::Lifecycle, &Edits::new(snapshot, patch.clone())).is_none()
+        let edits = Edits::of(&Object::new(snapshot), patch.clone().into(), 0);
+        check_writes(&binding, Role::Lifecycle, &edits).is_none()
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::record::{Discard, Outcome, WritePurpose};
 use crate::shared::guards::Guard;
 use crate::shared::terms::Terms;
 use crate::tree::Tree;
-use crate::worker::{Draft, Drafted, Drops, HostCondition, Stage, Written};
+use crate::worker::{Draft, Drafted, Drops, HostCondition, Written};
 
 pub(super) use conditions::has_conditions;
 
@@ -44,7 +44,7 @@ pub(crate) struct Publishing {
     now: PublishStep,
     /// What is written next, if it is known already.
     draft: Option<Drafted>,
-    /// The primary as it was known before it was read again.
+    /// The primary as it was known before it was read again, if that showed another version.
     known: Option<Object>,
 }
 
@@ -62,8 +62,8 @@ struct Publication {
 
 #[derive(Clone, Copy, Debug)]
 enum PublishStep {
-    /// A worker drafts the writes.
-    Drafting(Stage),
+    /// A worker drafts the writes of the parts from this one on.
+    Drafting(Part),
     /// The parts from this one on are to be written.
     Due(Part),
     /// The write of this part was asked for. The patch has this digest.
@@ -171,8 +171,8 @@ impl Publishing {
                 self.on_reread(part, found, context)
             }
             (PublishStep::Rereading(_), PhaseEvent::Cut(_)) => self.end(Outcome::Failed(no_answer())),
-            (PublishStep::Drafting(stage), PhaseEvent::Reply(_, Reply::Drafted(drafted))) => {
-                self.on_drafted(stage, drafted, context)
+            (PublishStep::Drafting(part), PhaseEvent::Reply(_, Reply::Drafted(drafted))) => {
+                self.on_drafted(part, drafted, context)
             }
             (_, event) => Flow::unexpected("Publishing", &event),
         }
@@ -201,7 +201,7 @@ impl Publishing {
             return Flow::End(self.what.ended);
         }
         let Some(draft) = &mut self.draft else {
-            return self.draft(Stage::Begun, context);
+            return self.draft(part, context);
         };
         let Some((part, patch, digest)) = draft.take_next(part) else {
             return Flow::End(self.what.ended);
@@ -218,30 +218,29 @@ impl Publishing {
     }
 
     /// Drafts the writes, from the primary as the pass knows it now.
-    fn draft(mut self, stage: Stage, context: &mut Context<'_>) -> Flow<Self> {
+    fn draft(mut self, part: Part, context: &mut Context<'_>) -> Flow<Self> {
         let (Some(current), Some(edits)) = (&context.work.current, &self.what.edits) else {
             return Flow::End(self.what.ended);
         };
         let (frame, work) = (context.frame, &*context.work);
         let draft = Draft {
-            stage,
             current: current.clone(),
-            known: self.known.clone(),
             edits: edits.clone(),
             entries: entries::of(self.what.pending, frame, work),
             conditions: has_conditions(&frame.binding).then(|| self.what.conditions.clone()),
             written: work.written.clone(),
             unix: context.view.now.unix,
-            rebases: context.is_guarded(Guard::RebaseOnlyWhatNobodyChanged),
+            rebases: self.what.rebases > 0 && context.is_guarded(Guard::RebaseOnlyWhatNobodyChanged),
         };
         context.work(Call::Draft(Box::new(draft)));
-        self.now = PublishStep::Drafting(stage);
+        self.now = PublishStep::Drafting(part);
         Flow::Wait(self)
     }
 
+    /// After a conflict, the publication loses the edits of values that another writer changed, or is discarded.
     fn on_drafted(
         mut self,
-        stage: Stage,
+        part: Part,
         drafted: Result<Drafted, Failure>,
         context: &mut Context<'_>,
     ) -> Flow<Self> {
@@ -252,13 +251,24 @@ impl Publishing {
         for path in std::mem::take(&mut drafted.not_kept) {
             context.report(Report::NotKept(path));
         }
-        match stage {
-            Stage::Begun => {
-                self.draft = Some(drafted);
-                self.write(Part::Main, context)
+        let conflicts = std::mem::take(&mut drafted.conflicts);
+        if !conflicts.is_empty() {
+            if !context.work.acted {
+                return self.end(Outcome::Discarded(Discard::Conflict(conflicts)));
             }
-            Stage::Reread(part) => self.rebase(part, drafted, context),
+            let edits = self.what.edits.take();
+            self.what.edits = edits.map(|edits| edits.without(&conflicts));
+            let changed = conflicts.join(", ");
+            let message = format!("another writer changed {changed}: this pass did not overwrite that");
+            self.what.ended.events.push(warning("EditDropped", message));
         }
+        if context.is_guarded(Guard::UnseenChangesEnqueue) {
+            let known = self.known.take();
+            let unseen = self.what.ended.unseen.take();
+            self.what.ended.unseen = unseen.or(known);
+        }
+        self.draft = Some(drafted);
+        self.write(part, context)
     }
 
     /// Handles the result of a write.
@@ -313,38 +323,17 @@ impl Publishing {
             objects: vec![fresh.clone()],
             answers: None,
         });
-        self.known = context.work.current.replace(fresh);
+        // A write whose answer was lost may have made this version itself. That is not found out: another pass may look.
+        let is_other = |known: &Object| known.version() != fresh.version();
+        self.known = context.work.current.take().filter(is_other);
+        context.work.current = Some(fresh);
         context.work.behind = None;
         self.what.rebases += 1;
         if self.what.rebases > REBASES {
             let message = format!("the object changed {REBASES} times while it was published");
             return self.end(Outcome::Failed(Failure::new(Code::Aborted, message)));
         }
-        self.draft(Stage::Reread(part), context)
-    }
-
-    /// The publication is rebased, loses the edits that conflict, or is discarded.
-    fn rebase(mut self, part: Part, drafted: Drafted, context: &mut Context<'_>) -> Flow<Self> {
-        let conflicts = &drafted.conflicts;
-        if !conflicts.is_empty() {
-            if !context.work.acted {
-                return self.end(Outcome::Discarded(Discard::Conflict(drafted.conflicts)));
-            }
-            let edits = self.what.edits.take();
-            self.what.edits = edits.map(|edits| edits.without(conflicts));
-            let message = format!(
-                "another writer changed {}: this pass did not overwrite that",
-                conflicts.join(", ")
-            );
-            self.what.ended.events.push(warning("EditDropped", message));
-        }
-        let known = self.known.take();
-        let enqueues = drafted.is_news && context.is_guarded(Guard::UnseenChangesEnqueue);
-        if enqueues && self.what.ended.unseen.is_none() {
-            self.what.ended.unseen = known;
-        }
-        self.draft = Some(drafted);
-        self.enter(part)
+        self.draft(part, context)
     }
 
     /// Handles a missing object. After the removal of the last finalizer, that is success.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::check::PER_BYTE;
 use super::conditions::{HostCondition, set_host_conditions};
@@ -18,11 +18,8 @@ use crate::tree::Tree;
 /// The writes of a publication, to be drafted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Draft {
-    pub(crate) stage: Stage,
     /// The primary as it is now.
     pub(crate) current: Object,
-    /// After a conflict: the primary as the pass knew it before.
-    pub(crate) known: Option<Object>,
     pub(crate) edits: Edits,
     pub(crate) entries: Entries,
     /// The host's conditions; `None` if the kind has no conditions.
@@ -30,17 +27,8 @@ pub struct Draft {
     /// What was written last, by part.
     pub(crate) written: BTreeMap<Part, Written>,
     pub(crate) unix: Unix,
-    /// Whether edits of values that another writer changed are dropped.
+    /// Whether edits of values that another writer changed are dropped, because the primary was read again.
     pub(crate) rebases: bool,
-}
-
-/// When a publication is drafted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Before its first write.
-    Begun,
-    /// After the primary was read again, because the effect of the write of this part is unknown or it met a conflict.
-    Reread(Part),
 }
 
 /// What was written of a part, and the version of the object since then. The same write on that version would change nothing.
@@ -59,8 +47,6 @@ pub struct Drafted {
     pub(crate) not_kept: Vec<EditPath>,
     /// The edited values that another writer has changed.
     pub(crate) conflicts: Vec<EditPath>,
-    /// Whether the primary contains changes beyond the write that failed. That write may have been performed.
-    pub(crate) is_news: bool,
     /// The cost at the threads, in fuel.
     pub cost: u64,
 }
@@ -104,12 +90,9 @@ impl Draft {
             ..Drafted::default()
         };
         let mut edits = self.edits.clone();
-        if let Stage::Reread(part) = self.stage {
-            drafted.is_news = self.known.as_ref().is_none_or(|known| self.is_news(part, known));
-            if self.rebases {
-                drafted.conflicts = edits.conflicts(&now);
-                edits = edits.without(&drafted.conflicts);
-            }
+        if self.rebases {
+            drafted.conflicts = edits.conflicts(&now);
+            edits = edits.without(&drafted.conflicts);
         }
         let desired = self.desired(&edits, &now);
         for part in [Part::Main, Part::Status, Part::Finalizer] {
@@ -119,25 +102,12 @@ impl Draft {
             let digest = projection::digest(&patch);
             let version = self.current.version();
             if self.written.get(&part) == Some(&Written { digest, version }) {
-                drafted.not_kept.extend(merge::not_kept(&patch, &now))
+                drafted.not_kept.extend(merge::not_kept(&patch, &now));
             } else {
-                drop(drafted.patches.insert(part, (patch, digest)))
+                drafted.patches.insert(part, (patch, digest));
             }
         }
         drafted
-    }
-
-    /// Whether the primary contains changes beyond the write of this part of the one that the pass knew.
-    fn is_news(&self, part: Part, known: &Object) -> bool {
-        let now = self.edits.tree_of(known);
-        let mut written = Value::clone(&now);
-        if let Some(patch) = merge::change(part, &now, &self.desired(&self.edits, &now)) {
-            merge::apply(&patch, &mut written);
-        }
-        // Only a write of the main part can have counted the generation up, by one. People may have changed the spec and
-        // changed it back meanwhile, and a policy that shows the generation has not seen theirs.
-        let written = with_generation(written, &self.current, u64::from(part == Part::Main));
-        self.current.version() != known.version() && !written.says_the_same(&self.current)
     }
 
     /// The object after the publication: the edits of the policies, the remaining entries, and the host's conditions.
@@ -179,24 +149,4 @@ impl Entries {
             ..entry.clone()
         })
     }
-}
-
-/// An object with the generation of another one, if that is at most so much higher: an API server counts the changes of a
-/// spec, and one write is one change. A generation that is higher still tells of changes by others.
-fn with_generation(tree: Value, of: &Object, most: u64) -> Object {
-    let before = tree["metadata"]["generation"].as_u64().unwrap_or_default();
-    let is_own = of
-        .generation()
-        .is_none_or(|now| now <= before.saturating_add(most));
-    let names: &[&str] = if is_own { &["generation"] } else { &[] };
-    Object::new(with_metadata(tree, of, names))
-}
-
-/// An object with this metadata of another one: the API server sets it.
-fn with_metadata(mut tree: Value, of: &Object, names: &[&str]) -> Value {
-    for name in names {
-        let value = of.at(&format!("metadata.{name}")).unwrap_or_default();
-        merge::apply(&json!({"metadata": {*name: value}}), &mut tree);
-    }
-    tree
 }

@@ -52,7 +52,7 @@ impl Hypervisor {
     /// Whether effects are logged from now on.
     pub(crate) fn remember_effects(&mut self, remember: bool) {
         if remember {
-            drop(self.log.get_or_insert_default())
+            self.log.get_or_insert_default();
         } else {
             self.log = None;
         }
