@@ -14,9 +14,9 @@ pub(crate) fn escaped_json(document: &impl serde::Serialize) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         if acts_on_terminals(c) {
-            escaped.push_str(&format!("\\u{:04x}", u32::from(c)))
+            escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
-            escaped.push(c)
+            escaped.push(c);
         }
     }
     escaped
@@ -28,9 +28,9 @@ pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
         if acts_on_terminals(c) {
-            shown.extend(c.escape_default())
+            shown.extend(c.escape_default());
         } else {
-            shown.push(c)
+            shown.push(c);
         }
     }
     shown

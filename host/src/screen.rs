@@ -54,9 +54,9 @@ impl Drop for Live {
     fn drop(&mut self) {
         *LIVE.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if self.is_cleared {
-            self.bar.finish_and_clear()
+            self.bar.finish_and_clear();
         } else {
-            self.bar.abandon()
+            self.bar.abandon();
         }
     }
 }

@@ -93,9 +93,9 @@ fn base64(bytes: &[u8]) -> String {
             chunk.iter().fold(0u32, |wide, byte| wide << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             if place <= chunk.len() {
-                text.push(char::from(ALPHABET[(wide >> (18 - 6 * place) & 63) as usize]))
+                text.push(char::from(ALPHABET[(wide >> (18 - 6 * place) & 63) as usize]));
             } else {
-                text.push('=')
+                text.push('=');
             }
         }
     }

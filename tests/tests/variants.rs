@@ -134,9 +134,9 @@ fn sources(folder: &Path, below: &str) -> Vec<(String, String)> {
         let path = entry.expect("an entry").path();
         let name = format!("{below}{}", path.file_name().expect("a name").display());
         if path.is_dir() {
-            all.extend(sources(&path, &format!("{name}/")))
+            all.extend(sources(&path, &format!("{name}/")));
         } else {
-            all.push((name, fs::read_to_string(&path).expect("text")))
+            all.push((name, fs::read_to_string(&path).expect("text")));
         }
     }
     all

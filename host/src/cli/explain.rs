@@ -181,9 +181,9 @@ impl Explain {
         let mut label = label;
         for (id, sentence) in edges {
             if self.ids && id != sentence {
-                line(&format!("    {label:<7} {id}  {sentence}"))
+                line(&format!("    {label:<7} {id}  {sentence}"));
             } else {
-                line(&format!("    {label:<7} {sentence}"))
+                line(&format!("    {label:<7} {sentence}"));
             }
             label = "";
         }
@@ -204,9 +204,9 @@ impl Explain {
             ));
         }
         if self.step {
-            self.show_steps(role, said)
+            self.show_steps(role, said);
         } else {
-            self.show_entries(role, 0..role.journal.len())
+            self.show_entries(role, 0..role.journal.len());
         }
         if let Some(verdict) = &role.verdict {
             line(&format!("    verdict {verdict:?}"));

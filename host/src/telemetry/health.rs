@@ -41,9 +41,9 @@ pub(super) fn readiness(view: &View, has_begun: bool) -> Readiness {
 impl std::fmt::Display for Readiness {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.reasons.is_empty() {
-            writeln!(f, "ready")?
+            writeln!(f, "ready")?;
         } else {
-            writeln!(f, "not ready")?
+            writeln!(f, "not ready")?;
         }
         for reason in &self.reasons {
             writeln!(f, "- {}", crate::display::printable(reason))?;

@@ -124,9 +124,9 @@ fn muster(orb: &Orb, machines: Vec<Machine>, nodes: Vec<Node>) -> Result<Fleet, 
     for node in nodes.rest() {
         let ours = node.metadata.labels.get(ORB) == Some(&orb.metadata.name);
         if ours && !leaving(&node) {
-            fleet.orphans.push(node)
+            fleet.orphans.push(node);
         } else {
-            fleet.foreign.push(node.metadata.name)
+            fleet.foreign.push(node.metadata.name);
         }
     }
     Ok(fleet)

@@ -225,7 +225,7 @@ fn query(choices: &mut Choices<'_>) -> String {
         query.push_str(name);
         query.push('=');
         if choices.chance(24) {
-            query.push_str(&choices.text())
+            query.push_str(&choices.text());
         } else {
             query.push_str(choices.pick(&[
                 "true",
@@ -250,7 +250,7 @@ fn query(choices: &mut Choices<'_>) -> String {
                 "%00",
                 "eyJ2IjoxfQ",
                 "2",
-            ]))
+            ]));
         }
     }
     query

@@ -28,9 +28,9 @@ pub fn run(data: &[u8]) {
     let recording = choices.byte() == b'#';
     let folder = tempfile::tempdir().expect("a folder");
     if recording {
-        read_recording(folder.path(), choices.rest())
+        read_recording(folder.path(), choices.rest());
     } else {
-        read_manifests(folder.path(), data)
+        read_manifests(folder.path(), data);
     }
 }
 

@@ -108,9 +108,9 @@ impl Machine {
         };
         // While a machine is being prepared, its holds come from its image. They do not count.
         if is_preparing {
-            others.clear()
+            others.clear();
         } else {
-            others.retain(|package| !own.contains(package))
+            others.retain(|package| !own.contains(package));
         }
         let changed: Vec<&str> = others
             .iter()

@@ -140,9 +140,9 @@ impl Controller {
             for (place, object) in places {
                 let key = key_at(&name, &place);
                 if self.governs(binding, &place) {
-                    self.add_key(binding, key, object.as_ref(), Cause::Resync)
+                    self.add_key(binding, key, object.as_ref(), Cause::Resync);
                 } else {
-                    self.forget(&key)
+                    self.forget(&key);
                 }
             }
         }

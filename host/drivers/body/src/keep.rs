@@ -51,7 +51,7 @@ pub(crate) fn keep(mut tree: Value, keep: &[impl AsRef<str>]) -> Value {
     let mut sorted: Vec<&[u8]> = keep.iter().map(|path| path.as_ref().as_bytes()).collect();
     sorted.sort_unstable();
     if sorted.contains(&b"*".as_slice()) {
-        without_secrets(&mut tree)
+        without_secrets(&mut tree);
     } else {
         narrow(
             &mut tree,
@@ -59,7 +59,7 @@ pub(crate) fn keep(mut tree: Value, keep: &[impl AsRef<str>]) -> Value {
                 sorted: &sorted,
                 passed: 0,
             },
-        )
+        );
     }
     tree
 }

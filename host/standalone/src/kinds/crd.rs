@@ -140,9 +140,9 @@ pub(crate) fn kind_of(crd: &Value) -> Result<Kind, Vec<Cause>> {
             stored.push(compiled.name.clone());
         }
         if version["served"] == true {
-            versions.push(compiled)
+            versions.push(compiled);
         } else {
-            unserved.push(compiled)
+            unserved.push(compiled);
         }
     }
     if stored.len() != 1 {

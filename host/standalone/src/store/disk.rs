@@ -121,9 +121,9 @@ impl Disk {
             };
             // A definition reads the objects of its kind by its schema, so these come first.
             if resource == CRD_RESOURCE {
-                kinds.push((key, Stored::new(value)))
+                kinds.push((key, Stored::new(value)));
             } else {
-                state.restore(key, Stored::new(value))
+                state.restore(key, Stored::new(value));
             }
         }
         for (key, definition) in kinds {

@@ -248,9 +248,9 @@ impl Drain {
             .filter(|pod| pod.metadata.deleting() && cx.now() > pod.gone_by(options))
             .collect();
         if options.delete_late {
-            end_late(cx, &late, &mut told).await
+            end_late(cx, &late, &mut told).await;
         } else {
-            late.iter().for_each(|pod| told.fail(does_not_end(pod)))
+            late.iter().for_each(|pod| told.fail(does_not_end(pod)));
         }
         let mut chosen = self.choose(pods);
         self.spare_hopeless(cx, &mut chosen, &mut told).await?;
