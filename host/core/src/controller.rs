@@ -10,19 +10,19 @@
 //! has returned. So a handler reads shared state and never changes it.
 
 mod calls;
-mod dependents;
+mod change_view;
 mod finish;
 mod freshness;
 mod keys;
+mod lock_waiters;
 mod passes;
 mod rate_limit;
 mod refresh;
 mod reschedule;
-mod seen;
 #[cfg(test)]
 mod tests;
 mod triggers;
-mod waiting;
+mod wake_index;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -38,10 +38,10 @@ use crate::reconcile::{Phase, PhaseEvent, primary_scopes};
 use crate::record::{Outcome, PassRecord};
 use crate::time::{Boot, Now, Unix};
 
-use dependents::Dependents;
 use keys::KeyState;
 pub use keys::{KeyView, WaitsFor};
 use passes::Running;
+use wake_index::Dependents;
 
 use crate::shared::Shared;
 pub use crate::shared::capacity::{Capacities, Capacity};

@@ -20,17 +20,17 @@
 //!   calls handlers.
 
 mod acting;
-mod asking;
 mod context;
 mod deciding;
-mod ended;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod flow;
 mod frame;
-mod looking;
-mod own;
+mod object_questions;
+mod own_writes;
+mod pass_end;
 mod publishing;
+mod questions;
 mod resolving;
 mod role;
 mod stepping;
@@ -48,11 +48,11 @@ pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
 pub(crate) use context::{Command, Context, Report};
 pub(crate) use deciding::delay_of;
-pub(crate) use ended::{Ended, Finished};
 pub(crate) use flow::{Awaited, Flow, NextPhase, PhaseEvent};
 pub(crate) use frame::{
     CLUSTER_LONGEST, Dependency, Frame, LastPass, Moved, Questions, primary_scope, primary_scopes, reaches,
 };
+pub(crate) use pass_end::{Ended, Finished};
 pub(crate) use publishing::MESSAGE;
 pub(crate) use work::{EntryHistory, Work};
 
@@ -64,7 +64,7 @@ pub(crate) enum Phase {
     /// The pass calls a policy.
     Stepping(stepping::Stepping),
     /// The pass answers the questions of a step.
-    Asking(asking::Asking),
+    Asking(questions::Asking),
     /// The pass performs the acts of a step.
     Acting(acting::Acting),
     /// The pass writes its conclusion to the primary.
@@ -94,7 +94,7 @@ impl Phase {
         match next {
             NextPhase::Resolving => Phase::Resolving(resolving::Resolving::default()),
             NextPhase::Stepping(run) => Phase::Stepping(stepping::Stepping::of(run)),
-            NextPhase::Asking(run, asks) => Phase::Asking(asking::Asking::new(run, asks)),
+            NextPhase::Asking(run, asks) => Phase::Asking(questions::Asking::new(run, asks)),
             NextPhase::Acting(run, acts) => Phase::Acting(acting::Acting::new(run, acts)),
             NextPhase::Publishing(concluded, outcome) => {
                 Phase::Publishing(Publishing::conclusion(concluded, outcome, context))

@@ -1,9 +1,9 @@
 //! What a worker does for a pass: it renders what is new in the journal, calls the policy, and checks what it concludes. It is
 //! pure, so the host, the simulation and the tests of policies run the same.
 
-mod check;
 mod conditions;
 mod draft;
+mod patch_check;
 
 use std::sync::Arc;
 
@@ -23,11 +23,11 @@ const FAILURE: u64 = 64;
 /// The most bytes of a failure's message in a journal: a condition on the object has room for as many.
 const MESSAGE: usize = 32_768;
 
-pub use check::Check;
 pub use conditions::HostCondition;
 pub(crate) use conditions::RECONCILED;
 pub use draft::{Draft, Drafted};
 pub(crate) use draft::{Drops, Entries, Written};
+pub use patch_check::Check;
 
 /// An entry of a journal that is being made. A copy costs nothing: a pass with a long journal is handed to workers many times.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,11 @@
 //! Tests of the controller with several keys and over time. The test answers every call itself.
 
 mod bindings;
-mod dependents;
+mod capacities;
 mod leases;
 mod passes;
 mod retries;
-mod rooms;
+mod wake_index;
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::context::{Command, Context, Report};
-use super::ended::Ended;
 use super::flow::{Flow, NextPhase, PhaseEvent};
 use super::frame::{CLUSTER_LONGEST, Frame, primary_scope};
-use super::own::{Before, is_outdated};
+use super::own_writes::{Before, is_outdated};
+use super::pass_end::Ended;
 use super::role::RoleRun;
 use super::work::{Entry, EntryHistory, Fate, Work};
 use crate::binding::MintGrant;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::context::{Context, Report};
-use super::ended::{Ended, Finished};
 use super::flow::{Flow, PhaseEvent};
+use super::pass_end::{Ended, Finished};
 use crate::binding::Limits;
 use crate::call::{Call, Reply};
 use crate::contract::{Code, Failure, Next, Origin, RetryClass, RetryRequest, Role, Wait};

@@ -1,6 +1,6 @@
 //! The events that a phase handles, and what follows them. No phase knows another one: it says with what the next one begins.
 
-use super::ended::{Ended, Finished};
+use super::pass_end::{Ended, Finished};
 use super::role::RoleRun;
 use super::work::Concluded;
 use crate::call::{Reply, Scope};

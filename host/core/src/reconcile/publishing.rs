@@ -10,10 +10,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::context::{Command, Context, Report};
-use super::ended::{Ended, Finished};
 use super::flow::{Flow, PhaseEvent};
 use super::frame::{CLUSTER_LONGEST, Frame};
-use super::own::is_outdated;
+use super::own_writes::is_outdated;
+use super::pass_end::{Ended, Finished};
 use super::work::{Concluded, Work};
 use crate::call::{Call, Found, Reply, Write};
 use crate::contract::{Code, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::context::{Command, Context, Report};
-use super::ended::Ended;
 use super::flow::{Flow, NextPhase, PhaseEvent};
 use super::frame::{Dependency, Frame, Questions};
-use super::looking::{is_of_cluster, remembered};
+use super::object_questions::{is_of_cluster, remembered};
+use super::pass_end::Ended;
 use super::role::RoleRun;
 use super::work::{Concluded, Work};
 use crate::call::{Call, Reply};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::check::PER_BYTE;
 use super::conditions::{HostCondition, set_host_conditions};
+use super::patch_check::PER_BYTE;
 use crate::entry::PendingEntry;
 use crate::merge::{self, EditPath, Edits, Part};
 use crate::object::{Object, ResourceVersion};

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::change_view::{READ, Seen, bytes};
 use super::keys::{KeyState, Waiting};
 use super::passes::Running;
-use super::seen::{READ, Seen, bytes};
 use super::{Controller, Guard};
 use crate::binding::KindGrant;
 use crate::call::Scope;

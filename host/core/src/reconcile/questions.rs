@@ -2,7 +2,7 @@
 //! calls.
 //!
 //! The journal has a limited size. Once it is used up, further answers are `resource-exhausted`. Lists that are read may be
-//! long, so a pass reads one at a time. `looking.rs` answers a single question about objects of the cluster.
+//! long, so a pass reads one at a time. `object_questions.rs` answers a single question about objects of the cluster.
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +15,7 @@ use serde_json::json;
 use super::context::{Command, Context};
 use super::flow::{Awaited, Flow, NextPhase, PhaseEvent};
 use super::frame::{CLUSTER_LONGEST, Frame};
-use super::looking::{AskState, Look, Looked};
+use super::object_questions::{AskState, Look, Looked};
 use super::role::RoleRun;
 use super::work::Work;
 use crate::call::{Call, CloudRequest, Found, Reply};

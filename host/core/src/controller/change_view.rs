@@ -19,7 +19,7 @@ use crate::selection::{self, LOOK, Selection};
 use crate::shared::cache::Change;
 
 /// The bytes of selectors and labels that are compared for one tenant queue because of one change: about a millisecond.
-/// Several thousand lists need less, and only those count that no label of the object rules out (`dependents.rs`).
+/// Several thousand lists need less, and only those count that no label of the object rules out (`wake_index.rs`).
 const COMPARED: u64 = 512 << 10;
 /// The bytes of objects that are read for one tenant queue because of one change: some milliseconds.
 pub(super) const READ: u64 = 8 << 20;
