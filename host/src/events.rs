@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use polity_core::controller::EventWrite;
-use polity_core::fair::{FairQueue, Places};
+use polity_core::fair::{FairQueue, Quota};
 
 /// The Events in flight at the API server.
 const PLACES: u64 = 4;
@@ -34,7 +34,7 @@ impl Events {
 
     /// The next Event that is to be written. The caller tells [`Events::written`] when it is.
     pub(crate) fn next(&mut self) -> Option<Box<EventWrite>> {
-        let (_, _, event) = self.queue.next(Places::new(PLACES))?;
+        let (_, _, event) = self.queue.next(Quota::new(PLACES))?;
         Some(event)
     }
 

@@ -21,12 +21,12 @@ use polity_core::contract::{
     Act, Ask, Conclusion, Entry, Json, ObjectQuery, Pass, Question, Request, Requests, RetryRequest, Role,
     Step, Verdict, Wait,
 };
-use polity_core::fault::{Fault, FaultKind, Stepped};
+use polity_core::fault::{Fault, FaultKind, StepOutput};
 use polity_core::grants::Grants;
 use polity_core::object::Object;
 use polity_core::projection::project;
 use polity_core::record::{PassRecord, RetryRecord, RoleRecord};
-use polity_core::worker::{Check, Item, StepInput};
+use polity_core::worker::{Item, PatchCheck, StepInput};
 use serde_json::Value;
 
 use difference::Compared;
@@ -36,13 +36,13 @@ pub(crate) use groups::{Example, Group, Groups, Shared};
 /// A version of a policy.
 pub(crate) trait Decides: Send + Sync {
     /// Makes one step of a pass.
-    fn step(&self, pass: &Pass, limits: &Limits) -> Stepped;
+    fn step(&self, pass: &Pass, limits: &Limits) -> StepOutput;
     /// Says how long a retry waits.
     fn wait(&self, request: &RetryRequest, limits: &Limits) -> Result<Wait, Fault>;
 }
 
 impl Decides for polity_sandbox::Policy {
-    fn step(&self, pass: &Pass, limits: &Limits) -> Stepped {
+    fn step(&self, pass: &Pass, limits: &Limits) -> StepOutput {
         polity_sandbox::Policy::step(self, pass, limits)
     }
 
@@ -317,7 +317,7 @@ impl Judging<'_> {
             unasked: 0,
             may_hold: u64::MAX,
             is_full: false,
-            check: Check {
+            check: PatchCheck {
                 binding: binding.clone(),
                 role: self.role.role,
                 snapshot: self.snapshot.clone(),
@@ -326,7 +326,7 @@ impl Judging<'_> {
         };
         let reply = input.step(limits, |pass| policy.step(pass, limits));
         let checked = reply.checked.and_then(Result::err);
-        let Some(Stepped { outcome, .. }) = reply.stepped else {
+        let Some(StepOutput { outcome, .. }) = reply.stepped else {
             return Err(Fault::new(FaultKind::TooLong, "the step was not made"));
         };
         match checked {

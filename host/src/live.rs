@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_core::controller::{KeyView, WaitsFor};
+use polity_core::controller::{KeyView, WaitReason};
 use polity_core::key::Key;
 use polity_core::time::{Boot, millis};
 use tokio::sync::oneshot;
@@ -196,7 +196,7 @@ fn next(row: &Row<'_>, now: Boot) -> String {
 /// What an object waits for, unless that is the time or a change; otherwise what happened last.
 fn last_event(row: &Row<'_>) -> String {
     match (&row.view.waiting, row.standing) {
-        (WaitsFor::Time(_) | WaitsFor::Change, Some(standing)) => standing.last_event().to_owned(),
+        (WaitReason::Time(_) | WaitReason::Change, Some(standing)) => standing.last_event().to_owned(),
         (waiting, _) => format!("waits for {waiting}"),
     }
 }

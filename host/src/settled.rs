@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use polity_clouds::Millis;
-use polity_core::controller::WaitsFor;
+use polity_core::controller::WaitReason;
 use tokio::time::Instant;
 
 use crate::clock::Clock;
@@ -41,7 +41,7 @@ fn unsettled<'a>(overview: &'a Overview, view: &'a View) -> impl Iterator<Item =
             _ => return Some(format!("{key} waits for {}", state.waiting)),
         };
         Some(match &state.waiting {
-            WaitsFor::Time(_) | WaitsFor::Change => format!("{key}: {then}"),
+            WaitReason::Time(_) | WaitReason::Change => format!("{key}: {then}"),
             waiting => format!("{key}: {then}; waits for {waiting}"),
         })
     });

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use polity_core::contract::Kind;
-use polity_core::controller::{KeyView, WaitsFor};
+use polity_core::controller::{KeyView, WaitReason};
 use polity_core::key::Key;
 use polity_core::time::{Now, Unix};
 use serde::{Deserialize, Serialize};
@@ -123,8 +123,8 @@ impl Waiting {
 /// Whether the recording tells what an object waits for.
 fn is_in_recording(view: &KeyView) -> bool {
     match view.waiting {
-        WaitsFor::Change => true,
-        WaitsFor::Time(_) => view.attempt == 0 && view.faults == 0,
+        WaitReason::Change => true,
+        WaitReason::Time(_) => view.attempt == 0 && view.faults == 0,
         _ => false,
     }
 }
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    fn state(waiting: WaitsFor, attempt: u32) -> KeyView {
+    fn state(waiting: WaitReason, attempt: u32) -> KeyView {
         KeyView {
             running: false,
             queued: false,
@@ -225,12 +225,12 @@ mod tests {
 
     #[test]
     fn what_the_recording_tells_is_left_out() {
-        let time = WaitsFor::Time(Boot(60_000));
+        let time = WaitReason::Time(Boot(60_000));
         let view = view(vec![
-            (key("settled"), state(WaitsFor::Change, 0)),
+            (key("settled"), state(WaitReason::Change, 0)),
             (key("due"), state(time.clone(), 0)),
             (key("failing"), state(time, 1)),
-            (key("locked"), state(WaitsFor::Lock("x".into(), None), 0)),
+            (key("locked"), state(WaitReason::Lock("x".into(), None), 0)),
         ]);
         let waiting = Waiting::default().after(&view, now(10));
         let names: Vec<&str> = waiting.objects.iter().map(|object| &*object.key.name).collect();
@@ -240,22 +240,22 @@ mod tests {
 
     #[test]
     fn an_object_keeps_the_time_since_which_it_waits_until_it_waits_for_something_else() {
-        let locked = view(vec![(key("m"), state(WaitsFor::Lock("x".into(), None), 0))]);
+        let locked = view(vec![(key("m"), state(WaitReason::Lock("x".into(), None), 0))]);
         let first = Waiting::default().after(&locked, now(1));
         let later = first.after(&locked, now(2));
         assert!(later.says_the_same(&first));
         assert_eq!((later.at, later.objects[0].since), (now(2).unix, now(1).unix));
-        let leased = view(vec![(key("m"), state(WaitsFor::Lease, 0))]);
+        let leased = view(vec![(key("m"), state(WaitReason::Lease, 0))]);
         let other = later.after(&leased, now(3));
         assert_eq!(other.objects[0].since, now(3).unix);
     }
 
     #[test]
     fn of_very_many_objects_those_that_wait_for_longest_are_kept() {
-        let last = (key("z"), state(WaitsFor::Lease, 0));
+        let last = (key("z"), state(WaitReason::Lease, 0));
         let first = Waiting::default().after(&view(vec![last.clone()]), now(1));
         let mut all: Vec<(Key, KeyView)> = (0..MOST)
-            .map(|n| (key(&format!("m-{n}")), state(WaitsFor::Lease, 0)))
+            .map(|n| (key(&format!("m-{n}")), state(WaitReason::Lease, 0)))
             .collect();
         all.push(last);
         let waiting = first.after(&view(all), now(2));

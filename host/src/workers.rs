@@ -12,9 +12,9 @@ use polity_core::binding::{Limits, PolicyId};
 use polity_core::call::{CallId, Reply};
 use polity_core::contract::{Code, Failure, RetryRequest};
 use polity_core::controller::Input;
-use polity_core::fair::{FairQueue, Places};
+use polity_core::fair::{FairQueue, Quota};
 use polity_core::fault::{Fault, FaultKind};
-use polity_core::worker::{Draft, Part, StepInput, StepReply, StepWork};
+use polity_core::worker::{DraftInput, StepInput, StepProgress, StepReply, StepWork};
 use polity_sandbox::Policy;
 use tokio::sync::mpsc;
 
@@ -60,7 +60,7 @@ pub(crate) struct Turn {
 enum Work {
     Step(Arc<Policy>, Limits, Box<StepWork>),
     Decide(Arc<Policy>, Limits, Box<RetryRequest>),
-    Draft(Box<Draft>),
+    Draft(Box<DraftInput>),
     #[cfg(test)]
     Nothing,
 }
@@ -70,7 +70,7 @@ impl Workers {
     /// itself, at once. A simulation needs that: nothing may happen beside it.
     pub(crate) fn start(threads: usize, replies: &mpsc::Sender<Input>) -> Self {
         let queue = Arc::<Queue>::default();
-        let places = Places::new(threads as u64);
+        let places = Quota::new(threads as u64);
         for number in 0..threads {
             let (queue, replies) = (queue.clone(), replies.clone());
             let named = std::thread::Builder::new().name(format!("policy-{number}"));
@@ -152,7 +152,7 @@ impl Workers {
     }
 
     /// Drafts the writes of a publication. Returns the result if there are no threads.
-    pub(crate) fn draft(&self, turn: Turn, draft: Box<Draft>) -> Option<Input> {
+    pub(crate) fn draft(&self, turn: Turn, draft: Box<DraftInput>) -> Option<Input> {
         self.push(turn, Work::Draft(draft))
     }
 
@@ -231,7 +231,7 @@ impl Queue {
     }
 
     /// Waits for a job. The last thread gets one only while no other waits for work.
-    fn next(&self, places: Places, is_last: bool) -> Option<Job> {
+    fn next(&self, places: Quota, is_last: bool) -> Option<Job> {
         let come = if is_last { &self.come_last } else { &self.come };
         let mut jobs = self.jobs();
         while !jobs.closed {
@@ -288,9 +288,9 @@ impl Job {
             Work::Step(policy, limits, work) => {
                 let before = work.cost();
                 let reply = match work.render(limits) {
-                    Part::More => return (None, work.cost() - before),
-                    Part::TooLarge(reply) => *reply,
-                    Part::Ready(pass) => work.end(policy.step(&pass, limits)),
+                    StepProgress::More => return (None, work.cost() - before),
+                    StepProgress::TooLarge(reply) => *reply,
+                    StepProgress::Ready(pass) => work.end(policy.step(&pass, limits)),
                 };
                 let cost = reply.cost - before;
                 (Some(Reply::Stepped(reply)), cost)
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn the_rest_of_a_job_waits_for_its_turn_unless_it_is_forgotten() {
         let queue = Queue::default();
-        let places = Places::new(1);
+        let places = Quota::new(1);
         queue.push(job(1, "long"));
         let long = queue.next(places, false).expect("it waits");
         queue.push(job(2, "short"));
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn no_tenant_queue_has_all_threads_and_whoever_spent_least_comes_next() {
         let queue = Queue::default();
-        let places = Places::new(3);
+        let places = Quota::new(3);
         for id in 1..=5 {
             queue.push(job(id, "many"));
         }
@@ -394,7 +394,7 @@ mod tests {
 
     #[test]
     fn the_last_thread_leaves_work_to_those_that_wait_for_it() {
-        let (queue, places) = (Queue::default(), Places::new(4));
+        let (queue, places) = (Queue::default(), Quota::new(4));
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 let first = queue.next(places, false).expect("a job");

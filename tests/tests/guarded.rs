@@ -11,7 +11,7 @@ use polity_core::contract::{
     Precondition, Requests, Resolution, Role, Step, Verdict,
 };
 use polity_core::controller::Input;
-use polity_core::fault::{FaultKind, Stepped};
+use polity_core::fault::{FaultKind, StepOutput};
 use polity_core::record::Outcome;
 use polity_sim::Sim;
 use polity_tests::simulation::bindings::{
@@ -72,7 +72,7 @@ fn bound(binding: Binding) -> Input {
 }
 
 /// Concludes with this patch, whatever it is.
-fn concluding(verdict: Option<Verdict>, patch: &str) -> Stepped {
+fn concluding(verdict: Option<Verdict>, patch: &str) -> StepOutput {
     let conclusion = Conclusion {
         patch: Some(Document::from(patch)),
         events: Vec::new(),
@@ -80,14 +80,14 @@ fn concluding(verdict: Option<Verdict>, patch: &str) -> Stepped {
         next: SETTLED,
         used: Vec::new(),
     };
-    Stepped {
+    StepOutput {
         outcome: Ok(Step::Concluded { verdict, conclusion }),
         fuel: 1,
     }
 }
 
 /// Patches the object with what its annotation `patch` holds.
-fn as_told(verdict: Option<Verdict>) -> impl Fn(&Pass) -> Stepped {
+fn as_told(verdict: Option<Verdict>) -> impl Fn(&Pass) -> StepOutput {
     move |pass| {
         let object: Value = serde_json::from_str(pass.object.as_deref().unwrap_or("{}")).unwrap_or_default();
         match object["metadata"]["annotations"]["patch"].as_str() {
@@ -866,7 +866,7 @@ fn an_act_with_arguments_that_are_not_json_is_refused_and_a_thousand_of_them_are
                 intent: None,
             })
         };
-        Stepped {
+        StepOutput {
             outcome: Ok(Step::Pending(Requests::Acts((0..1_000).map(act).collect()))),
             fuel: 1,
         }

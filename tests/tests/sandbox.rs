@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polity_core::binding::Limits;
 use polity_core::contract::{Ask, Cause, Code, Entry, Failure, Pass, Request, Requests, Role, Step};
-use polity_core::fault::{Fault, FaultKind, Stepped};
+use polity_core::fault::{Fault, FaultKind, StepOutput};
 use polity_sandbox::{Allocation, Compiler, Confined, LoadError, Policy, Sandbox, SandboxConfig, Stopped};
 use polity_tests::guests;
 
@@ -35,7 +35,7 @@ fn pass(mischief: &str) -> Pass {
     }
 }
 
-fn step(mischief: &str) -> Stepped {
+fn step(mischief: &str) -> StepOutput {
     hostile().step(&pass(mischief), &Limits::default())
 }
 
@@ -230,7 +230,7 @@ fn refused(module: &str, instances: u32) -> String {
 }
 
 /// What comes of a step in 4 MiB.
-fn step_of(policy: &Policy) -> Stepped {
+fn step_of(policy: &Policy) -> StepOutput {
     let limits = Limits {
         memory: 4 << 20,
         ..Limits::default()

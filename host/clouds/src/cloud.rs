@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Preparation, Session, Site};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, Document, Failure, Resolution};
 
@@ -46,7 +46,7 @@ pub trait Cloud: Send + Sync {
     }
 
     /// Reads everything that a create needs, and changes nothing. After a failure, nothing is created.
-    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
+    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Preparation, Failure>> {
         failed(creates_nothing(&request.operation))
     }
 

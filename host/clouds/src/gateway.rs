@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Preparation, Session, Site};
 use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, Document, Effect, Failure, Resolution};
 use serde_json::json;
@@ -98,7 +98,7 @@ impl<C: Cloud> Gateway<C> {
 
     /// The sealed values are there too, although they are sent later, with the request that creates. So a request that they
     /// make too large fails while nothing is in doubt.
-    async fn checked_prepare(&self, request: CloudRequest) -> Result<Prepared, Failure> {
+    async fn checked_prepare(&self, request: CloudRequest) -> Result<Preparation, Failure> {
         let (request, asked) = self.enter(request, Way::Prepare).await?;
         let prepared = self.cloud.prepare(request).await;
         let prepared = prepared.map(|prepared| json!(prepared));
@@ -272,7 +272,7 @@ impl<C: Cloud> Cloud for Gateway<C> {
         Box::pin(self.checked_perform(request))
     }
 
-    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
+    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Preparation, Failure>> {
         Box::pin(self.checked_prepare(request))
     }
 

@@ -12,11 +12,11 @@ use crate::contract::{
     Act, Answer, Document, Failure, Json, ObjectRef, Precondition, Question, Resolution, RetryRequest, Role,
     Wait,
 };
-pub use crate::entry::{PendingEntry, Resolved, Site};
+pub use crate::entry::{ManualResolution, PendingEntry, Site};
 use crate::object::Object;
 pub use crate::scope::{Scope, WatchEvent};
 use crate::time::{Boot, Unix, as_millis};
-use crate::worker::{Draft, Drafted, StepInput, StepReply};
+use crate::worker::{Draft, DraftInput, StepInput, StepReply};
 
 /// The number of a call. Its reply carries the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ pub enum Call {
     /// `secret` and `reachable` it is [`Reply::Answer`].
     Read(Question),
     /// Drafts the writes of a publication. Reply: [`Reply::Drafted`].
-    Draft(Box<Draft>),
+    Draft(Box<DraftInput>),
     /// Makes a token. Reply: [`Reply::Answer`].
     Mint(Mint),
     /// Revokes a token. Reply: [`Reply::Answer`] with an empty object, also if the token does not exist any more.
@@ -190,7 +190,7 @@ pub struct CloudRequest {
 
 /// A create that has read everything it needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Prepared {
+pub struct Preparation {
     /// The place and the principal of the create.
     pub site: Site,
     /// Data of the cloud that it gets back with [`Commit`]. It contains no secret.
@@ -203,7 +203,7 @@ pub struct Commit {
     /// The prepared request, with its key.
     pub request: CloudRequest,
     /// The result of the preparation.
-    pub prepared: Prepared,
+    pub prepared: Preparation,
 }
 
 /// A write to the cluster.
@@ -279,11 +279,11 @@ pub enum Reply {
     /// Reply of calls whose answers are no objects of the cluster.
     Answer(Answer),
     /// Reply of reads and writes of the cluster: the objects as they are now.
-    Objects(Found),
+    Objects(ReadResult),
     /// Reply of [`Call::Draft`]: the writes, or why the host failed.
-    Drafted(Result<Drafted, Failure>),
+    Drafted(Result<Draft, Failure>),
     /// Reply of [`Call::Prepare`]: what the create needs, or why it cannot be made.
-    Prepared(Result<Prepared, Failure>),
+    Prepared(Result<Preparation, Failure>),
     /// Reply of [`Call::Resolve`].
     Resolved(Resolution),
     /// Reply of [`Call::Lease`]: the lease, `None` if it does not exist, or why it is not known.
@@ -291,7 +291,7 @@ pub enum Reply {
 }
 
 /// The objects in an answer of an API server, or its failure.
-pub type Found = Result<Vec<Object>, Failure>;
+pub type ReadResult = Result<Vec<Object>, Failure>;
 
 impl Reply {
     /// The reply with an answer of an API server: a list, an object, or no object.

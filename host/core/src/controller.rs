@@ -39,9 +39,9 @@ use crate::record::{Outcome, PassRecord};
 use crate::time::{Boot, Now, Unix};
 
 use keys::KeyState;
-pub use keys::{KeyView, WaitsFor};
-use passes::Running;
-use wake_index::Dependents;
+pub use keys::{KeyView, WaitReason};
+use passes::RunningPass;
+use wake_index::WakeIndex;
 
 use crate::shared::Shared;
 pub use crate::shared::capacity::{Capacities, Capacity};
@@ -222,14 +222,14 @@ struct Keys {
     /// that pass: a key never has two passes at a time.
     orphans: BTreeMap<Key, PassId>,
     /// The keys that depend on objects of a scope.
-    dependents: BTreeMap<Scope, Dependents>,
+    dependents: BTreeMap<Scope, WakeIndex>,
     queue: Queue,
 }
 
 /// The passes in flight.
 #[derive(Default)]
 struct Passes {
-    in_flight: BTreeMap<PassId, (Phase, Box<Running>)>,
+    in_flight: BTreeMap<PassId, (Phase, Box<RunningPass>)>,
     last: u64,
     /// Those that have an answer about objects of a scope. Few of many passes that wait for one watch have.
     answered: BTreeMap<Scope, BTreeSet<PassId>>,

@@ -70,13 +70,13 @@ pub struct PendingEntry {
     pub waited: Duration,
     /// What a person says became of the create, who has looked where no host can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolved: Option<Resolved>,
+    pub resolved: Option<ManualResolution>,
 }
 
 /// What a person says became of a create: `polity resolve`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Resolved {
+pub enum ManualResolution {
     /// Nothing was created, and nothing will be.
     Absent,
     /// It was created: the answer of the create.

@@ -46,40 +46,40 @@ impl<T> Default for FairQueue<T> {
 
 /// A number of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct Quota {
     /// All of them.
     pub all: u64,
     /// The most that one tenant queue holds.
     pub of_one: u64,
 }
 
-impl Default for Places {
+impl Default for Quota {
     /// One place: whoever is left gets it.
     fn default() -> Self {
-        Places::new(1)
+        Quota::new(1)
     }
 }
 
-impl Places {
+impl Quota {
     /// As many as anybody wants.
-    pub const UNBOUNDED: Places = Places {
+    pub const UNBOUNDED: Quota = Quota {
         all: u64::MAX,
         of_one: u64::MAX,
     };
 
     /// So many places, and at least one. One, and a quarter of them, are kept for other tenant queues.
     pub fn new(all: u64) -> Self {
-        Places::keeping(all, all / 4)
+        Quota::keeping(all, all / 4)
     }
 
     /// So many places, half of which are kept for other tenant queues: calls that hold them take long.
     pub fn halved(all: u64) -> Self {
-        Places::keeping(all, all / 2)
+        Quota::keeping(all, all / 2)
     }
 
     fn keeping(all: u64, kept: u64) -> Self {
         let all = all.max(1);
-        Places {
+        Quota {
             all,
             of_one: all.saturating_sub(kept.max(1)).max(1),
         }
@@ -111,13 +111,13 @@ impl<T> FairQueue<T> {
     }
 
     /// Gives a place to the next item, if one is free.
-    pub fn next(&mut self, places: Places) -> Option<(Arc<str>, Ticket, T)> {
+    pub fn next(&mut self, places: Quota) -> Option<(Arc<str>, Ticket, T)> {
         let is_free = self.held < places.all;
         is_free.then(|| self.next_of(|_, held, _| held < places.of_one))?
     }
 
     /// Whether there is a place for an item that waits.
-    pub fn has_next(&self, places: Places) -> bool {
+    pub fn has_next(&self, places: Quota) -> bool {
         self.held < places.all && self.first(|_, held, _| held < places.of_one).is_some()
     }
 
@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    fn names(queue: &mut FairQueue<u32>, places: Places) -> Vec<Arc<str>> {
+    fn names(queue: &mut FairQueue<u32>, places: Quota) -> Vec<Arc<str>> {
         let next = || {
             let has_next = queue.has_next(places);
             let next = queue.next(places);
@@ -231,23 +231,23 @@ mod tests {
     fn no_tenant_queue_holds_all_places_and_there_is_always_one() {
         for (all, of_one, of_half) in [(1, 1, 1), (2, 1, 1), (3, 2, 2), (8, 6, 4), (16, 12, 8)] {
             assert_eq!(
-                (Places::new(all).of_one, Places::halved(all).of_one),
+                (Quota::new(all).of_one, Quota::halved(all).of_one),
                 (of_one, of_half)
             );
             let mut queue = FairQueue::default();
             come(&mut queue, "a", 40);
-            assert_eq!(names(&mut queue, Places::new(all)).len() as u64, of_one);
+            assert_eq!(names(&mut queue, Quota::new(all)).len() as u64, of_one);
             come(&mut queue, "b", 40);
-            let others = names(&mut queue, Places::new(all));
+            let others = names(&mut queue, Quota::new(all));
             assert_eq!(others.len() as u64, all - of_one);
             assert!(others.iter().all(|name| &**name == "b"), "{others:?}");
         }
-        assert_eq!(Places::new(0), Places::new(1));
+        assert_eq!(Quota::new(0), Quota::new(1));
     }
 
     #[test]
     fn the_tenant_queue_that_has_spent_least_is_next_and_items_keep_their_order() {
-        let (mut queue, one) = (FairQueue::default(), Places::new(1));
+        let (mut queue, one) = (FairQueue::default(), Quota::new(1));
         come(&mut queue, "a", 3);
         come(&mut queue, "b", 3);
         let mut order = Vec::new();
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn whoever_was_idle_has_saved_up_no_turns() {
-        let (mut queue, one) = (FairQueue::default(), Places::new(1));
+        let (mut queue, one) = (FairQueue::default(), Quota::new(1));
         come(&mut queue, "a", 5);
         for _ in 0..3 {
             let (name, ..) = queue.next(one).expect("an item");
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn who_could_not_begin_comes_before_those_who_came_later() {
-        let (mut queue, one) = (FairQueue::default(), Places::new(1));
+        let (mut queue, one) = (FairQueue::default(), Quota::new(1));
         come(&mut queue, "a", 2);
         let (name, ticket, item) = queue.next(one).expect("an item");
         queue.end(&name, 0);
@@ -297,7 +297,7 @@ mod tests {
         for name in &names {
             queue.push(name, 0);
         }
-        while queue.next(Places::UNBOUNDED).is_some() {}
+        while queue.next(Quota::UNBOUNDED).is_some() {}
         names.iter().for_each(|name| queue.end(name, 1));
         assert_eq!(queue.queues.len(), REMEMBERED);
     }
@@ -309,6 +309,6 @@ mod tests {
         assert_eq!((queue.waiting_of("a"), queue.is_empty()), (1, false));
         assert_eq!(queue.remove(&"a".into(), ticket), Some(1));
         assert_eq!(queue.remove(&"a".into(), ticket), None);
-        assert!(queue.is_empty() && queue.next(Places::UNBOUNDED).is_none());
+        assert!(queue.is_empty() && queue.next(Quota::UNBOUNDED).is_none());
     }
 }

@@ -52,7 +52,7 @@ impl Fault {
 
 /// The result of one step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stepped {
+pub struct StepOutput {
     /// The step, or the fault of the policy.
     pub outcome: Result<Step, Fault>,
     /// The fuel that the step used. It is deterministic and part of the recording.

@@ -16,7 +16,7 @@ mod load;
 mod refusal;
 
 pub use acts::{check_act, minted, minted_token};
-pub use asks::{Admitted, check_question};
+pub use asks::{Answerer, check_question};
 pub(crate) use asks::{check_parsed, is_no_session, shown};
 pub use compiled::{Grants, MINTED, is_closed};
 pub(crate) use compiled::{Reach, check_relation, is_reached};
@@ -24,4 +24,4 @@ pub use grant::{BoundedMint, Grant, KindGrant, MintGrant, Relation, SecretGrant,
 pub use guarded::{HOST_CONDITION, check_writes, host_conditions, is_host_condition};
 pub use load::{check_definition, check_load};
 pub use polity_kube_rules::names::is_wellformed;
-pub use refusal::{Refusal, Ungranted};
+pub use refusal::{MissingGrant, Refusal};

@@ -11,12 +11,12 @@ use crate::object::Object;
 
 /// The entries of one object, in their order.
 pub(crate) struct Pending {
-    entries: Vec<Standing>,
+    entries: Vec<PendingItem>,
     /// The value of `status.pending` if it is not a list.
     other: Option<Value>,
 }
 
-struct Standing {
+struct PendingItem {
     raw: Value,
     /// The entry, or why it cannot be read.
     read: Result<PendingEntry, String>,
@@ -34,7 +34,7 @@ impl Pending {
             Some(Value::Array(entries)) => (entries, None),
             other => (Vec::new(), other),
         };
-        let standing = |raw: Value| Standing {
+        let standing = |raw: Value| PendingItem {
             read: PendingEntry::deserialize(&raw).map_err(|e| e.to_string()),
             raw,
         };

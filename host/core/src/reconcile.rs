@@ -48,11 +48,12 @@ pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
 pub(crate) use context::{Command, Context, Report};
 pub(crate) use deciding::delay_of;
-pub(crate) use flow::{Awaited, Flow, NextPhase, PhaseEvent};
+pub(crate) use flow::{Flow, NextPhase, PhaseEvent, PhaseWait};
 pub(crate) use frame::{
-    CLUSTER_LONGEST, Dependency, Frame, LastPass, Moved, Questions, primary_scope, primary_scopes, reaches,
+    AnswerDelta, CLUSTER_LONGEST, Dependency, Frame, LastPass, RoleQuestion, primary_scope, primary_scopes,
+    reaches,
 };
-pub(crate) use pass_end::{Ended, Finished};
+pub(crate) use pass_end::{PassEnd, PassResult};
 pub(crate) use publishing::MESSAGE;
 pub(crate) use work::{EntryHistory, Work};
 
@@ -74,7 +75,7 @@ pub(crate) enum Phase {
 }
 
 /// What follows when a pass has ended: its retry policy may have to decide how long the key waits.
-pub(crate) fn end(ended: Ended, context: &mut Context<'_>) -> Flow<Phase> {
+pub(crate) fn end(ended: PassEnd, context: &mut Context<'_>) -> Flow<Phase> {
     ended.decide(context).map(Phase::Deciding)
 }
 
@@ -134,10 +135,10 @@ impl Phase {
     }
 
     /// What the phase waits for.
-    pub(crate) fn awaited(&self) -> Awaited<'_> {
+    pub(crate) fn awaited(&self) -> PhaseWait<'_> {
         match self {
             Phase::Asking(phase) => phase.awaited(),
-            _ => Awaited::Call,
+            _ => PhaseWait::Call,
         }
     }
 
@@ -149,7 +150,7 @@ impl Phase {
         was_sent: bool,
         frame: &Frame,
         work: &mut Work,
-    ) -> Finished {
+    ) -> PassResult {
         // Nobody hears how a write in flight ends. The next pass reads the object first, or it may meet a conflict with
         // this write.
         if was_sent && self.writes_primary() {
@@ -162,6 +163,6 @@ impl Phase {
             Phase::Acting(phase) => phase.interrupt(was_sent, frame, work),
             Phase::Resolving(_) | Phase::Publishing(_) => {}
         }
-        Finished::plain(outcome)
+        PassResult::plain(outcome)
     }
 }

@@ -34,7 +34,7 @@ pub struct Render {
 
 /// A rendered answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rendered {
+pub struct RenderOutput {
     /// The answer: for a list a JSON array, or the failure that it is too long.
     pub answer: Result<Json, Failure>,
     /// The number of objects in a list that the grant reaches.
@@ -67,7 +67,7 @@ impl Render {
     }
 
     /// Renders the answer, which may have so many bytes.
-    pub fn run(&self, limit: u64) -> Rendered {
+    pub fn run(&self, limit: u64) -> RenderOutput {
         match &self.question {
             Question::Objects(query) => self.list(query, limit),
             Question::Object(query) => {
@@ -81,13 +81,13 @@ impl Render {
                     }
                 });
                 let looked = found.map_or(0, |found| self.looks_at(found).saturating_add(self.copies(found)));
-                Rendered {
+                RenderOutput {
                     answer,
                     count: 0,
                     read: looked.saturating_add(self.looks_at_primary()),
                 }
             }
-            _ => Rendered {
+            _ => RenderOutput {
                 answer: Err(Failure::new(Code::Internal, "no watch answers this")),
                 count: 0,
                 read: 0,
@@ -95,7 +95,7 @@ impl Render {
         }
     }
 
-    fn list(&self, query: &ListQuery, room: u64) -> Rendered {
+    fn list(&self, query: &ListQuery, room: u64) -> RenderOutput {
         let reach = Reach::of(&self.grant, self.primary.as_ref());
         let is_asked = |object: &&Object| {
             let is_selected = self
@@ -112,14 +112,14 @@ impl Render {
             let kind = &query.kind.kind;
             let message = format!("the list has {count} {kind} objects; the limit is {limit}");
             let answer = Err(Failure::new(Code::ResourceExhausted, message));
-            return Rendered {
+            return RenderOutput {
                 answer,
                 count,
                 read: looked,
             };
         }
         let (answer, written) = self.text(&found, query, room);
-        Rendered {
+        RenderOutput {
             answer,
             count,
             read: looked.saturating_add(written),
@@ -267,11 +267,11 @@ mod tests {
         (question, selection)
     }
 
-    fn render(objects: Vec<Object>, query: ListQuery, limit: u64) -> Rendered {
+    fn render(objects: Vec<Object>, query: ListQuery, limit: u64) -> RenderOutput {
         Render::new(objects, None, grant(Value::Null), asked(query)).run(limit)
     }
 
-    fn code(rendered: &Rendered) -> Option<Code> {
+    fn code(rendered: &RenderOutput) -> Option<Code> {
         rendered.answer.as_ref().err().map(|failure| failure.code)
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::binding::Limits;
 use crate::contract::{Ask, Entry, Failure, Json, Pass, Question, Request, Step};
-use crate::fault::{Fault, Stepped};
+use crate::fault::{Fault, StepOutput};
 use crate::merge::Edits;
 use crate::render::{Render, too_large};
 
@@ -25,9 +25,9 @@ const MESSAGE: usize = 32_768;
 
 pub use conditions::HostCondition;
 pub(crate) use conditions::RECONCILED;
-pub use draft::{Draft, Drafted};
-pub(crate) use draft::{Drops, Entries, Written};
-pub use patch_check::Check;
+pub use draft::{Draft, DraftInput};
+pub(crate) use draft::{Drops, Entries, LastWrite};
+pub use patch_check::PatchCheck;
 
 /// An entry of a journal that is being made. A copy costs nothing: a pass with a long journal is handed to workers many times.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,28 +53,28 @@ pub struct StepInput {
     /// Whether a list did not fit into what is left of the journal. Later lists are refused without being rendered.
     pub is_full: bool,
     /// What the patch of a conclusion is checked against.
-    pub check: Check,
+    pub check: PatchCheck,
 }
 
 /// The result of a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepReply {
     /// The answers that were rendered, in the order of the journal. `None` for one that was left out.
-    pub rendered: Vec<Option<Answered>>,
+    pub rendered: Vec<Option<RenderedAnswer>>,
     /// What the step took, in fuel: that of the policy, and a unit for each byte of text that was read.
     pub cost: u64,
     /// Whether a list did not fit.
     pub is_full: bool,
     /// What the policy returned; `None` if that, or what it was to see, is more than the pass may hold. The step is made again
     /// once it may.
-    pub stepped: Option<Stepped>,
+    pub stepped: Option<StepOutput>,
     /// For a conclusion: what it changes of the object, `None` if the object is absent; or what is wrong with its patch.
     pub checked: Option<Result<Option<Edits>, String>>,
 }
 
 /// A rendered answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answered {
+pub struct RenderedAnswer {
     /// The answer, as the journal holds it.
     pub answer: Result<Json, Failure>,
     /// The number of objects that it counted.
@@ -111,13 +111,13 @@ impl Item {
 
 impl StepInput {
     /// Makes the whole step.
-    pub fn step(&self, limits: &Limits, policy: impl FnOnce(&Pass) -> Stepped) -> StepReply {
+    pub fn step(&self, limits: &Limits, policy: impl FnOnce(&Pass) -> StepOutput) -> StepReply {
         let mut work = StepWork::new(self.clone().into());
         loop {
             match work.render(limits) {
-                Part::More => {}
-                Part::TooLarge(reply) => return *reply,
-                Part::Ready(pass) => return work.end(policy(&pass)),
+                StepProgress::More => {}
+                StepProgress::TooLarge(reply) => return *reply,
+                StepProgress::Ready(pass) => return work.end(policy(&pass)),
             }
         }
     }
@@ -125,7 +125,7 @@ impl StepInput {
 
 /// What comes after a part of a step.
 #[derive(Debug)]
-pub enum Part {
+pub enum StepProgress {
     /// More is to be rendered.
     More,
     /// The pass may not hold what was rendered. This is the result.
@@ -171,7 +171,7 @@ impl StepWork {
     }
 
     /// Renders the next part.
-    pub fn render(&mut self, limits: &Limits) -> Part {
+    pub fn render(&mut self, limits: &Limits) -> StepProgress {
         let input = self.input.clone();
         let began = self.reply.cost;
         for (index, item) in input.journal.iter().enumerate().skip(self.next) {
@@ -180,7 +180,7 @@ impl StepWork {
             };
             if self.reply.cost - began >= AT_ONCE {
                 self.next = index;
-                return Part::More;
+                return StepProgress::More;
             }
             let is_asked = index >= input.unasked;
             let most = if is_asked {
@@ -193,7 +193,7 @@ impl StepWork {
             let size = entry.as_ref().map_or(0, |entry| size_of(&entry.answer));
             if size > self.may_hold {
                 self.reply.rendered.pop();
-                return Part::TooLarge(self.reply().into());
+                return StepProgress::TooLarge(self.reply().into());
             }
             self.may_hold -= size;
             self.bytes = self.bytes.saturating_add(size);
@@ -204,14 +204,14 @@ impl StepWork {
             Item::Known(entry) => Some(Entry::clone(entry)),
             Item::Named(..) => rendered.next().flatten(),
         });
-        Part::Ready(Pass {
+        StepProgress::Ready(Pass {
             journal: journal.collect(),
             ..input.pass.clone()
         })
     }
 
     /// Ends the step with what the policy returned.
-    pub fn end(&mut self, stepped: Stepped) -> StepReply {
+    pub fn end(&mut self, stepped: StepOutput) -> StepReply {
         let check = &self.input.check;
         let returned = bytes_of(&stepped);
         let copied = returned.saturating_mul(PER_BYTE);
@@ -243,7 +243,7 @@ impl StepReply {
     pub fn failed(fault: Fault) -> Self {
         let outcome = Err(fault);
         StepReply {
-            stepped: Some(Stepped { outcome, fuel: 0 }),
+            stepped: Some(StepOutput { outcome, fuel: 0 }),
             ..StepReply::default()
         }
     }
@@ -275,7 +275,7 @@ impl StepReply {
         }
         self.is_full |= is_list && does_not_fit && room < most;
         let entry = entry(Request::Ask(ask.clone()), answer);
-        self.rendered.push(Some(Answered {
+        self.rendered.push(Some(RenderedAnswer {
             answer: entry.answer.clone(),
             count,
         }));
@@ -291,7 +291,7 @@ pub(crate) fn entry(request: Request, answer: Result<Json, Failure>) -> Entry {
 
 /// The bytes that a policy returned and that its pass holds from then on. A patch is held once more, as the write that it
 /// becomes.
-fn bytes_of(stepped: &Stepped) -> u64 {
+fn bytes_of(stepped: &StepOutput) -> u64 {
     match &stepped.outcome {
         Ok(Step::Pending(requests)) => requests.bytes(),
         Ok(Step::Concluded { conclusion, .. }) => conclusion
@@ -365,7 +365,7 @@ mod tests {
             unasked: 0,
             may_hold: u64::MAX,
             is_full: false,
-            check: Check {
+            check: PatchCheck {
                 binding: crate::reconcile::fixture_binding(&[]).into(),
                 role: crate::contract::Role::Lifecycle,
                 snapshot: None,
@@ -374,9 +374,9 @@ mod tests {
         }
     }
 
-    fn stepped() -> Stepped {
+    fn stepped() -> StepOutput {
         let outcome: Result<Step, _> = Ok(pending(Vec::new()));
-        Stepped { outcome, fuel: 7 }
+        StepOutput { outcome, fuel: 7 }
     }
 
     fn limits(journal: u64, answer: u64) -> Limits {
@@ -390,7 +390,7 @@ mod tests {
     /// What became of each answer: its items, or its failure; `None` if it was left out.
     fn told(reply: &StepReply) -> Vec<Option<Result<usize, Code>>> {
         let items = |json: &Json| serde_json::from_str::<Vec<Value>>(json).expect("a list").len();
-        let told = |answered: &Answered| {
+        let told = |answered: &RenderedAnswer| {
             answered
                 .answer
                 .as_ref()
@@ -427,10 +427,10 @@ mod tests {
         let most = usize::try_from(AT_ONCE).expect("some MiB");
         let input = input(vec![list(1, most / 2), list(1, most / 2), list(1, SIZE)]);
         let mut work = StepWork::new(input.into());
-        assert!(matches!(work.render(&Limits::default()), Part::More));
+        assert!(matches!(work.render(&Limits::default()), StepProgress::More));
         assert_eq!(work.rendered.len(), 2);
         assert!(work.cost() >= AT_ONCE);
-        let Part::Ready(pass) = work.render(&Limits::default()) else {
+        let StepProgress::Ready(pass) = work.render(&Limits::default()) else {
             panic!("it is all rendered");
         };
         assert_eq!(pass.journal.len(), 3);
@@ -452,7 +452,7 @@ mod tests {
         let fits = may_hold(2 * size).step(&limits, |_| stepped());
         assert_eq!(fits.stepped, Some(stepped()));
         // What the policy returns counts, too.
-        let requests = || Stepped {
+        let requests = || StepOutput {
             outcome: Ok(pending(vec![crate::reconcile::fixture::get()])),
             fuel: 7,
         };

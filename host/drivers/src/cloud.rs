@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use polity_clouds::catalogue::{largest_sealed, sealed_places};
 use polity_clouds::{BoxFuture, Clock, Cloud, Opened, Redactor, SessionRequest, offload};
-use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session as Caller, Site};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Preparation, Session as Caller, Site};
 use polity_core::catalogue::{Catalogue, OperationEffect};
 use polity_core::contract::driver::Manifest;
 use polity_core::contract::{Answer, Code, Effect, Failure, Resolution};
@@ -413,7 +413,7 @@ impl DriverCloud {
         }
     }
 
-    async fn prepared(&self, mut request: CloudRequest) -> Result<Prepared, Failure> {
+    async fn prepared(&self, mut request: CloudRequest) -> Result<Preparation, Failure> {
         let (end, session) = self
             .run(&mut request, Part::Prepare, STAND_IN, Vec::new(), self.times())
             .await?;
@@ -425,7 +425,7 @@ impl DriverCloud {
         let write = move || serde_json::to_string(&exchanges);
         let ready = offload(&request.session.tenant_queue, bytes, write).await;
         let ready = ready.map_err(|e| Failure::new(Code::Internal, e.to_string()))?;
-        Ok(Prepared {
+        Ok(Preparation {
             site: Site {
                 place: self.place(&session, &request),
                 principal: session.principal.clone(),
@@ -657,7 +657,7 @@ impl Cloud for DriverCloud {
         Box::pin(self.performed(request, self.times_after(waited)))
     }
 
-    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
+    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Preparation, Failure>> {
         Box::pin(self.prepared(request))
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_core::binding::{Limits, PolicyId};
 use polity_core::contract::{Manifest, Pass, RetryRequest, Role, Step, Wait};
-use polity_core::fault::{Fault, FaultKind, Stepped};
+use polity_core::fault::{Fault, FaultKind, StepOutput};
 use polity_core::time::millis;
 use wasmtime::component::Component;
 use wasmtime::{Engine, Store, Trap, WasmBacktrace};
@@ -142,7 +142,7 @@ impl Policy {
     }
 
     /// Runs one step of a pass in a fresh instance. For the roles lifecycle and identity.
-    pub fn step(&self, pass: &Pass, limits: &Limits) -> Stepped {
+    pub fn step(&self, pass: &Pass, limits: &Limits) -> StepOutput {
         let mut store = store(&self.engine, limits, self.sizes.instances);
         let returned = self.step_in(&mut store, pass);
         stepped(returned, &store, limits, &self.manifest)
@@ -226,7 +226,7 @@ pub struct ReusedInstance {
 
 impl ReusedInstance {
     /// Runs a step in the memory that the last step left.
-    pub fn step(&mut self, pass: &Pass) -> Stepped {
+    pub fn step(&mut self, pass: &Pass) -> StepOutput {
         let refuelled = self.store.set_fuel(self.limits.step_fuel);
         let parts = convert::pass(pass);
         let lifecycle = self.instance.polity_policy_lifecycle();
@@ -270,7 +270,7 @@ fn stepped(
     store: &Store<State>,
     limits: &Limits,
     manifest: &Manifest,
-) -> Stepped {
+) -> StepOutput {
     let outcome = match returned {
         Ok(step) => match Count::of(&step) {
             size if size > limits.output => Err(Fault::new(
@@ -284,7 +284,7 @@ fn stepped(
         },
         Err(e) => Err(fault_of(&e, store.data(), &krate(manifest))),
     };
-    Stepped {
+    StepOutput {
         outcome,
         fuel: used(store, limits),
     }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use polity_clouds::{BoxFuture, Clock, Cloud, Opened, SessionRequest};
-use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Preparation, Session, Site};
 use polity_core::catalogue::{Catalogue, OperationEffect};
 use polity_core::contract::{Answer, Code, Failure, Resolution};
 
@@ -105,7 +105,7 @@ impl SimCloud {
         answer.unwrap_or_else(|| Err(lost(&request.operation, read)))
     }
 
-    async fn read_before(&self, request: CloudRequest) -> Result<Prepared, Failure> {
+    async fn read_before(&self, request: CloudRequest) -> Result<Preparation, Failure> {
         let (prepared, receipt) = self.act(|sim, now| sim.prepare(now, &request.session));
         let after_ms = prepared.as_ref().map_or(LONGEST, |_| 0);
         self.answer_after(after_ms, receipt).await?;
@@ -145,7 +145,7 @@ impl Cloud for SimCloud {
         Box::pin(self.reply(request))
     }
 
-    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
+    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Preparation, Failure>> {
         Box::pin(self.read_before(request))
     }
 

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use polity_cluster::Cluster;
 use polity_core::binding::BindingSpec;
-use polity_core::call::{PendingEntry, Resolved, Write};
+use polity_core::call::{ManualResolution, PendingEntry, Write};
 use polity_core::contract::{Event, EventType, Kind, ObjectRef};
 use polity_core::object::Object;
 use polity_kube_rules::schema::{Dialect, compile};
@@ -128,7 +128,7 @@ impl Resolve {
                 format!("was done, and answered {answer}")
             }
         };
-        entry.resolved = Some(answer.map_or(Resolved::Absent, Resolved::Done));
+        entry.resolved = Some(answer.map_or(ManualResolution::Absent, ManualResolution::Done));
         let said = format!(
             "{} of {} (key {}) {became}",
             entry.operation, entry.intent, entry.key

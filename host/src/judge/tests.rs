@@ -13,8 +13,8 @@ type Script = dyn Fn(&Pass) -> Result<Step, Fault> + Send + Sync;
 struct Scripted(Box<Script>);
 
 impl Decides for Scripted {
-    fn step(&self, pass: &Pass, _: &Limits) -> Stepped {
-        Stepped {
+    fn step(&self, pass: &Pass, _: &Limits) -> StepOutput {
+        StepOutput {
             outcome: (self.0)(pass),
             fuel: 0,
         }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use polity_core::contract::{Code, EventType};
-use polity_core::controller::WaitsFor;
+use polity_core::controller::WaitReason;
 use polity_core::record::{Outcome, PassRecord};
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
@@ -315,18 +315,18 @@ fn outcome(outcome: &Outcome) -> &'static str {
     }
 }
 
-fn reason(waits: &WaitsFor) -> &'static str {
+fn reason(waits: &WaitReason) -> &'static str {
     match waits {
-        WaitsFor::Watch(..) => "watch",
-        WaitsFor::Lease => "lease",
-        WaitsFor::Renewal => "renewal",
-        WaitsFor::Capacity(_) => "capacity",
-        WaitsFor::Call => "call",
-        WaitsFor::Refresh => "refresh",
-        WaitsFor::Lock(..) => "lock",
-        WaitsFor::Time(_) => "time",
-        WaitsFor::Turn => "turn",
-        WaitsFor::Change => "change",
+        WaitReason::Watch(..) => "watch",
+        WaitReason::Lease => "lease",
+        WaitReason::Renewal => "renewal",
+        WaitReason::Capacity(_) => "capacity",
+        WaitReason::Call => "call",
+        WaitReason::Refresh => "refresh",
+        WaitReason::Lock(..) => "lock",
+        WaitReason::Time(_) => "time",
+        WaitReason::Turn => "turn",
+        WaitReason::Change => "change",
     }
 }
 

@@ -15,7 +15,7 @@ use polity_core::contract::{
     ListQuery, Manifest, Mint, Next, ObjectCreate, ObjectDelete, ObjectPatch, ObjectQuery, ObjectRef, Pass,
     Precondition, Question, Request, Requests, RetryClass, RetryRequest, Role, Step, Verdict, Wait,
 };
-use polity_core::fault::{Fault, FaultKind, Stepped};
+use polity_core::fault::{Fault, FaultKind, StepOutput};
 use polity_core::grants;
 use polity_core::time::millis;
 use serde_json::{Value, json};
@@ -208,7 +208,7 @@ struct Said<'a> {
 }
 
 impl Stepper for Said<'_> {
-    fn step(&self, policy: &PolicyId, pass: &Pass, limits: &Limits) -> Stepped {
+    fn step(&self, policy: &PolicyId, pass: &Pass, limits: &Limits) -> StepOutput {
         let mut choices = self.choices.lock().unwrap_or_else(PoisonError::into_inner);
         let honest = choices.is_empty() || choices.chance(64);
         let stepped = match &*policy.0 {
@@ -236,11 +236,11 @@ impl Stepper for Said<'_> {
 }
 
 /// A step's result after the sandbox has measured it.
-fn within(stepped: Stepped, limits: &Limits) -> Stepped {
+fn within(stepped: StepOutput, limits: &Limits) -> StepOutput {
     let large =
         |step: &Step| serde_json::to_vec(step).map_or(u64::MAX, |bytes| bytes.len() as u64) > limits.output;
     match &stepped.outcome {
-        Ok(step) if large(step) => Stepped {
+        Ok(step) if large(step) => StepOutput {
             outcome: Err(Fault::new(FaultKind::BadOutput, "too large")),
             ..stepped
         },
@@ -286,7 +286,7 @@ fn judge(cx: &mut Cx<'_>) -> Result<Next, Pending> {
     }
 }
 
-fn any_step(choices: &mut Choices<'_>, pass: &Pass, limits: &Limits, role: Role) -> Stepped {
+fn any_step(choices: &mut Choices<'_>, pass: &Pass, limits: &Limits, role: Role) -> StepOutput {
     let outcome = match choices.below(16) {
         0 => Err(any_fault(choices)),
         1..=3 => Ok(Step::Pending(Requests::from_iter(requests(choices, pass, 0)))),
@@ -302,7 +302,7 @@ fn any_step(choices: &mut Choices<'_>, pass: &Pass, limits: &Limits, role: Role)
     } else {
         1_000
     };
-    Stepped { outcome, fuel }
+    StepOutput { outcome, fuel }
 }
 
 fn any_fault(choices: &mut Choices<'_>) -> Fault {

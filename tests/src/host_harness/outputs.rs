@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::poll;
 use polity_clouds::{BoxFuture, Cloud};
-use polity_core::call::{CloudRequest, Commit, PendingEntry, Prepared, Session, Site};
+use polity_core::call::{CloudRequest, Commit, PendingEntry, Preparation, Session, Site};
 use polity_core::catalogue::{Catalogue, OperationEffect};
 use polity_core::contract::{Answer, Document, Failure, Resolution};
 use tokio::task::AbortHandle;
@@ -121,7 +121,7 @@ impl Cloud for Counted {
         Box::pin(self.count(changes, self.cloud.perform(request)))
     }
 
-    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Prepared, Failure>> {
+    fn prepare(&self, request: CloudRequest) -> BoxFuture<'_, Result<Preparation, Failure>> {
         self.cloud.prepare(request)
     }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use polity_core::call::{
-    Call, CallId, CloudRequest, PendingEntry, Prepared, Reply, Scope, Site, WatchEvent, Write,
+    Call, CallId, CloudRequest, PendingEntry, Preparation, Reply, Scope, Site, WatchEvent, Write,
 };
 use polity_core::contract::{Answer, Code, Failure, Pass, Question, Resolution, Wait};
 use polity_core::controller::{Controller, Input, Output};
-use polity_core::fault::Stepped;
+use polity_core::fault::StepOutput;
 use polity_core::key::{Key, ObjectKey};
 use polity_core::object::Object;
 use polity_core::record::PassRecord;
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::store::{Place, Store};
 
 /// A policy by name.
-type Policy = Box<dyn Fn(&Pass) -> Stepped>;
+type Policy = Box<dyn Fn(&Pass) -> StepOutput>;
 
 /// A controller, and everything that answers its calls.
 pub struct CoreHarness {
@@ -89,7 +89,7 @@ impl CoreHarness {
     }
 
     /// A policy by its name.
-    pub fn policy(&mut self, name: &str, step: impl Fn(&Pass) -> Stepped + 'static) {
+    pub fn policy(&mut self, name: &str, step: impl Fn(&Pass) -> StepOutput + 'static) {
         self.policies.insert(name.to_owned(), Box::new(step));
     }
 
@@ -226,7 +226,7 @@ impl CoreHarness {
                 self.performed.push(request.clone());
                 Reply::Answer((self.cloud)(request))
             }
-            Call::Prepare(_) => Reply::Prepared(Ok(Prepared {
+            Call::Prepare(_) => Reply::Prepared(Ok(Preparation {
                 site: Site {
                     place: vec!["sim".into()],
                     principal: "host".into(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use polity_core::binding::{Binding, Limits, LoadedPolicy, PolicyId};
 use polity_core::contract::{Manifest, Pass, RetryRequest, Role, Wait};
-use polity_core::fault::{Fault, FaultKind, Stepped};
+use polity_core::fault::{Fault, FaultKind, StepOutput};
 use polity_core::retry::default_wait;
 use polity_core::time::millis;
 use serde_json::{Value, json};
@@ -47,10 +47,10 @@ pub fn swap(binding: &mut Binding, role: Role) {
 }
 
 /// One step of a native policy.
-pub fn step(policy: &PolicyId, pass: &Pass) -> Stepped {
+pub fn step(policy: &PolicyId, pass: &Pass) -> StepOutput {
     let policy = policy.0.trim_end_matches(AGAIN);
     if policy != "widget" && wants_a_fault(pass) {
-        return Stepped {
+        return StepOutput {
             outcome: Err(Fault::new(FaultKind::Trap, "the object wants it")),
             fuel: 1_000,
         };

@@ -7,7 +7,7 @@ use polity_core::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Conclusion, Event, Failure, Json, Kind, ListQuery, Next,
     ObjectQuery, ObjectRef, Pass, Question, Request, RetryClass, Step, Verdict,
 };
-use polity_core::fault::Stepped;
+use polity_core::fault::StepOutput;
 use polity_core::merge;
 use serde_json::{Value, json};
 
@@ -159,7 +159,7 @@ pub fn text(value: &Value) -> Json {
 }
 
 /// One step of a native policy. Each request counts 1,000 fuel, so that recordings have something to show.
-pub fn step(pass: &Pass, policy: impl FnOnce(&mut Cx<'_>) -> Result<Next, Pending>) -> Stepped {
+pub fn step(pass: &Pass, policy: impl FnOnce(&mut Cx<'_>) -> Result<Next, Pending>) -> StepOutput {
     let parsed = |json: &Json| serde_json::from_str(json).unwrap_or(Value::Null);
     let before: Value = pass.object.as_ref().map_or(Value::Null, parsed);
     let mut cx = Cx {
@@ -184,7 +184,7 @@ pub fn step(pass: &Pass, policy: impl FnOnce(&mut Cx<'_>) -> Result<Next, Pendin
             },
         },
     };
-    Stepped {
+    StepOutput {
         outcome: Ok(step),
         fuel: 1_000 + 1_000 * pass.journal.len() as u64,
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use polity_core::binding::{Limits, LoadedPolicy, PolicyId};
 use polity_core::contract::{Pass, RetryRequest, Wait};
-use polity_core::fault::{Fault, Stepped};
+use polity_core::fault::{Fault, StepOutput};
 use polity_sandbox::{Compiler, LoadError, Policy, Sandbox, SandboxConfig};
 
 use super::kinds;
@@ -12,7 +12,7 @@ use super::kinds;
 /// Calls policies by their digest.
 pub trait Stepper: Sync {
     /// One step.
-    fn step(&self, policy: &PolicyId, pass: &Pass, limits: &Limits) -> Stepped;
+    fn step(&self, policy: &PolicyId, pass: &Pass, limits: &Limits) -> StepOutput;
 
     /// How long until the next try, in milliseconds.
     fn decide(&self, policy: &PolicyId, request: &RetryRequest, limits: &Limits) -> Result<Wait, Fault>;
@@ -34,7 +34,7 @@ impl Sandboxed {
 }
 
 impl Stepper for Sandboxed {
-    fn step(&self, policy: &PolicyId, pass: &Pass, limits: &Limits) -> Stepped {
+    fn step(&self, policy: &PolicyId, pass: &Pass, limits: &Limits) -> StepOutput {
         if policy == self.0.id() {
             self.0.step(pass, limits)
         } else {

@@ -142,7 +142,7 @@ fn request(operation: &str, key: Option<&str>) -> CloudRequest {
 fn the_time_to_unseal_and_to_log_in_counts_for_the_cloud() {
     let gateway = gateway(|clock| Arc::new(Slow(clock, 2_000)));
     block_on(gateway.perform(request(machine::DELETE, None))).unwrap();
-    let prepared = Prepared {
+    let prepared = Preparation {
         site: site(),
         ready: "[]".to_owned().into(),
     };
@@ -206,7 +206,7 @@ fn a_session_that_opens_no_cloud_is_refused_before_any_call() {
     assert_eq!(prepared.err().map(|failure| failure.code), denied);
     let commit = Commit {
         request: under(request(machine::CREATE, Some("key"))),
-        prepared: Prepared {
+        prepared: Preparation {
             site: site(),
             ready: "[]".to_owned().into(),
         },

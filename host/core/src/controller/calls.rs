@@ -7,16 +7,16 @@ use super::{Controller, Guard, Output};
 use crate::binding::Binding;
 use crate::call::{Call, CallId, Reply, Scope};
 use crate::contract::{Code, Failure};
-use crate::fair::Places;
+use crate::fair::Quota;
 use crate::key::PassId;
 use crate::reconcile::{CLUSTER_LONGEST, PhaseEvent};
-use crate::shared::calls::Unsent;
+use crate::shared::calls::UnsentCall;
 use crate::shared::capacity::{Capacity, capacity_of};
-use crate::shared::terms::{NotSent, Target};
+use crate::shared::terms::{NotSent, Receiver};
 use crate::time::Boot;
 
 /// What becomes of a call whose turn it is.
-enum Turn {
+enum Admission {
     /// It is sent. No request of it that changes something may begin from this moment on.
     Now(Boot),
     /// It waits for the renewal of the lease.
@@ -29,9 +29,9 @@ impl Controller {
     /// the call was sent, the target gets a cut or a failure instead.
     pub(super) fn call(
         &mut self,
-        target: Target,
+        target: Receiver,
         (tenant_queue, binding): (&Arc<str>, &Binding),
-        unsent: Unsent,
+        unsent: UnsentCall,
     ) {
         let unsent = Box::new(unsent);
         match capacity_of(&unsent.call, &binding.name) {
@@ -45,21 +45,21 @@ impl Controller {
 
     /// Makes a pass wait until it may hold texts of any size. It is told with [`PhaseEvent::Grown`].
     pub(super) fn grow(&mut self, pass: PassId, tenant_queue: &Arc<str>, binding: &Binding) {
-        let target = Target::Pass(pass, 0);
+        let target = Receiver::Pass(pass, 0);
         self.wait(target, (tenant_queue, binding), Capacity::Large, None);
     }
 
     fn wait(
         &mut self,
-        target: Target,
+        target: Receiver,
         (tenant_queue, binding): (&Arc<str>, &Binding),
         capacity: Capacity,
-        unsent: Option<Box<Unsent>>,
+        unsent: Option<Box<UnsentCall>>,
     ) {
         let places = if self.shared.guards.stand(Guard::CapacitiesAreBounded) {
             self.shared.capacities.places(&capacity, binding)
         } else {
-            Places::UNBOUNDED
+            Quota::UNBOUNDED
         };
         let calls = &mut self.shared.calls;
         calls.wait(target, (capacity.clone(), places), tenant_queue, unsent);
@@ -70,7 +70,7 @@ impl Controller {
     /// long.
     fn admit(&mut self, capacity: &Capacity) {
         while let Some((id, target, unsent)) = self.shared.calls.next(capacity) {
-            let Target::Pass(pass, _) = target else {
+            let Receiver::Pass(pass, _) = target else {
                 // Keys read only.
                 if let Some(unsent) = unsent {
                     self.send(id, unsent, Boot::MAX, None);
@@ -82,9 +82,9 @@ impl Controller {
                 continue;
             };
             match self.turn_of(&unsent) {
-                Turn::Now(begin_by) => self.send(id, unsent, begin_by, None),
-                Turn::AfterRenewal => self.shared.calls.await_renewal(id, unsent),
-                Turn::Never(why) => {
+                Admission::Now(begin_by) => self.send(id, unsent, begin_by, None),
+                Admission::AfterRenewal => self.shared.calls.await_renewal(id, unsent),
+                Admission::Never(why) => {
                     self.shared.calls.remove(id);
                     self.passes.not_sent.push_back((pass, why));
                 }
@@ -94,31 +94,31 @@ impl Controller {
 
     /// Whether a call may be sent now. A change must end while this host holds the lease, because another host may act
     /// after it.
-    fn turn_of(&self, unsent: &Unsent) -> Turn {
+    fn turn_of(&self, unsent: &UnsentCall) -> Admission {
         let (shared, now) = (&self.shared, self.shared.now);
         let Some(terms) = &unsent.terms else {
-            return Turn::Now(Boot::MAX);
+            return Admission::Now(Boot::MAX);
         };
         if shared.cutting {
-            return Turn::Never(NotSent::Cut);
+            return Admission::Never(NotSent::Cut);
         }
         let longest = unsent.longest.unwrap_or_default();
         let covered = match shared.lease.begin_by(now, longest) {
             None if !shared.guards.stand(Guard::Fencing) => Boot::MAX,
-            None if shared.lease.is_held(now) => return Turn::AfterRenewal,
-            None => return Turn::Never(NotSent::LeaseLost),
+            None if shared.lease.is_held(now) => return Admission::AfterRenewal,
+            None => return Admission::Never(NotSent::LeaseLost),
             Some(covered) => covered,
         };
         let first = terms.first.as_ref();
         if first.is_some_and(|primary| !primary.is_so(&shared.cache)) {
-            return Turn::Never(NotSent::PrimaryChanged);
+            return Admission::Never(NotSent::PrimaryChanged);
         }
         if !shared.guards.stand(Guard::ChangesBeginInTime) {
-            return Turn::Now(Boot::MAX);
+            return Admission::Now(Boot::MAX);
         }
         match covered.min(terms.begin_by) {
-            begin_by if begin_by > now.boot => Turn::Now(begin_by),
-            _ => Turn::Never(NotSent::Late),
+            begin_by if begin_by > now.boot => Admission::Now(begin_by),
+            _ => Admission::Never(NotSent::Late),
         }
     }
 
@@ -132,8 +132,8 @@ impl Controller {
     /// Sends a call of the lease.
     pub(super) fn send_lease(&mut self, call: Call, longest: Duration) {
         let wrote = matches!(call, Call::Lease(Some(_)));
-        let id = self.shared.calls.insert(Target::Lease { wrote });
-        let unsent = Unsent {
+        let id = self.shared.calls.insert(Receiver::Lease { wrote });
+        let unsent = UnsentCall {
             call,
             longest: Some(longest),
             terms: None,
@@ -141,8 +141,8 @@ impl Controller {
         self.send(id, unsent.into(), Boot::MAX, None);
     }
 
-    fn send(&mut self, id: CallId, unsent: Box<Unsent>, begin_by: Boot, worked_for: Option<Arc<str>>) {
-        let Unsent { call, longest, terms } = *unsent;
+    fn send(&mut self, id: CallId, unsent: Box<UnsentCall>, begin_by: Boot, worked_for: Option<Arc<str>>) {
+        let UnsentCall { call, longest, terms } = *unsent;
         let deadline = longest.map(|longest| self.shared.now.boot + longest);
         let tenant_queue = self
             .shared
@@ -163,12 +163,12 @@ impl Controller {
     /// with [`Controller::on_listed`].
     pub(super) fn await_list(&mut self, pass: PassId, slot: usize, scope: Scope) {
         let deadline = self.shared.now.boot + CLUSTER_LONGEST;
-        let target = Target::Pass(pass, slot);
+        let target = Receiver::Pass(pass, slot);
         self.shared.calls.await_list(target, scope, deadline);
     }
 
     /// Removes a call that ended and gives its place to the next one. Returns the receiver of the reply.
-    fn forget_call(&mut self, id: CallId) -> Option<Target> {
+    fn forget_call(&mut self, id: CallId) -> Option<Receiver> {
         let (target, freed) = self.shared.calls.remove(id)?;
         if let Some(capacity) = freed {
             self.admit(&capacity);
@@ -180,10 +180,10 @@ impl Controller {
     pub(super) fn on_returned(&mut self, id: CallId, reply: Reply) {
         match self.forget_call(id) {
             None => {}
-            Some(Target::Pass(pass, slot)) => self.on_event(pass, PhaseEvent::Reply(slot, reply)),
-            Some(Target::Reschedule(asked)) => self.on_rescheduled(&asked, reply),
-            Some(Target::Refresh(asked)) => self.on_refreshed(&asked, Some(reply)),
-            Some(Target::Lease { wrote }) => {
+            Some(Receiver::Pass(pass, slot)) => self.on_event(pass, PhaseEvent::Reply(slot, reply)),
+            Some(Receiver::Reschedule(asked)) => self.on_rescheduled(&asked, reply),
+            Some(Receiver::Refresh(asked)) => self.on_refreshed(&asked, Some(reply)),
+            Some(Receiver::Lease { wrote }) => {
                 let read = match reply {
                     Reply::Lease(read) => read,
                     other => Err(Failure::new(Code::Internal, format!("no lease: {other:?}"))),
@@ -196,7 +196,7 @@ impl Controller {
     /// Tells the passes that waited for a watch that it has listed.
     pub(super) fn on_listed(&mut self, scope: &Scope) {
         for id in self.shared.calls.awaiting_list(scope) {
-            if let Some(Target::Pass(pass, slot)) = self.forget_call(id) {
+            if let Some(Receiver::Pass(pass, slot)) = self.forget_call(id) {
                 self.on_event(pass, PhaseEvent::Listed(slot));
             }
         }
@@ -209,10 +209,10 @@ impl Controller {
             self.out.push(Output::Cancel(id));
             match self.forget_call(id) {
                 // A worker always answers.
-                None | Some(Target::Reschedule(_)) => {}
-                Some(Target::Pass(pass, slot)) => self.on_event(pass, PhaseEvent::Cut(slot)),
-                Some(Target::Refresh(asked)) => self.on_refreshed(&asked, None),
-                Some(Target::Lease { .. }) => {
+                None | Some(Receiver::Reschedule(_)) => {}
+                Some(Receiver::Pass(pass, slot)) => self.on_event(pass, PhaseEvent::Cut(slot)),
+                Some(Receiver::Refresh(asked)) => self.on_refreshed(&asked, None),
+                Some(Receiver::Lease { .. }) => {
                     let failure = Failure::new(Code::DeadlineExceeded, "no answer in time");
                     self.shared.lease.answered(self.shared.now, false, Err(failure));
                 }

@@ -13,7 +13,7 @@ use crate::binding::{KindGrant, Relation};
 use crate::contract::Question;
 use crate::grants;
 use crate::object::{Object, ResourceVersion};
-use crate::reconcile::Moved;
+use crate::reconcile::AnswerDelta;
 use crate::render::digest_of_item;
 use crate::selection::{self, LOOK, Selection};
 use crate::shared::cache::Change;
@@ -28,7 +28,7 @@ pub(super) const READ: u64 = 8 << 20;
 pub(super) type Sides = [Option<u128>; 2];
 
 /// A change, and what different questions see of it.
-pub(super) struct Seen<'a> {
+pub(super) struct ChangeView<'a> {
     change: &'a Change,
     key: [u8; 16],
     /// The labels before and after the change.
@@ -46,9 +46,9 @@ pub(super) struct Seen<'a> {
     read: BTreeMap<Arc<str>, u64>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ChangeView<'a> {
     pub(super) fn new(change: &'a Change, key: [u8; 16]) -> Self {
-        Seen {
+        ChangeView {
             change,
             key,
             labels: [OnceCell::new(), OnceCell::new()],
@@ -119,17 +119,17 @@ impl<'a> Seen<'a> {
 
     /// How the change alters one answer, of whose item these are the digests. `None` if too much was read for this
     /// tenant queue.
-    pub(super) fn moved(
+    pub(super) fn delta(
         &mut self,
         tenant_queue: &Arc<str>,
         question: &Question,
         grant: &Arc<KindGrant>,
         sides: Sides,
         primary: Option<&Object>,
-    ) -> Option<Moved> {
-        let mut moved = Moved::default();
+    ) -> Option<AnswerDelta> {
+        let mut delta = AnswerDelta::default();
         if sides[0] == sides[1] {
-            return Some(moved);
+            return Some(delta);
         }
         let is_reached = self.is_reached(tenant_queue, grant, primary)?;
         let [before, after] = [0, 1].map(|side: usize| match is_reached[side] {
@@ -139,8 +139,8 @@ impl<'a> Seen<'a> {
             false if matches!(question, Question::Object(_)) => sides[side].map(|_| 0),
             false => None,
         });
-        moved.by(before, after);
-        Some(moved)
+        delta.by(before, after);
+        Some(delta)
     }
 
     fn objects(&self) -> [Option<&'a Object>; 2] {
@@ -316,21 +316,21 @@ mod tests {
 
     /// How many of the questions are compared for a tenant queue.
     fn compared(
-        seen: &mut Seen<'_>,
+        view: &mut ChangeView<'_>,
         queue: &str,
         asked: impl Iterator<Item = (Question, Selection)>,
     ) -> usize {
         let grant = grant(Value::Null);
-        let sides = |(question, selection)| seen.sides(&queue.into(), (&question, &selection), &grant);
+        let sides = |(question, selection)| view.sides(&queue.into(), (&question, &selection), &grant);
         asked.filter_map(sides).count()
     }
 
     #[test]
     fn a_list_sees_a_change_of_what_it_selects_and_a_question_about_an_object_that_of_its_object() {
         let change = change(1);
-        let mut seen = Seen::new(&change, [0; 16]);
+        let mut view = ChangeView::new(&change, [0; 16]);
         let mut is_seen = |(question, selection): (Question, Selection)| {
-            let sides = seen.sides(&"q".into(), (&question, &selection), &grant(Value::Null));
+            let sides = view.sides(&"q".into(), (&question, &selection), &grant(Value::Null));
             sides.map(|sides| sides.map(|side| side.is_some()))
         };
         let selecting = |label: &str| list(|query| query.label_selector = Some(label.into()));
@@ -358,12 +358,12 @@ mod tests {
     #[test]
     fn a_question_sees_what_its_own_grant_shows() {
         let change = change(1);
-        let mut seen = Seen::new(&change, [0; 16]);
+        let mut view = ChangeView::new(&change, [0; 16]);
         let (question, selection) = list(|_| {});
         let mut sides = |field: &str| {
             let grant = json!({"apiVersion": "v1", "kind": "Node", "namespaces": ["*"], "fields": [field]});
             let grant = Arc::new(serde_json::from_value(grant).expect("a grant"));
-            seen.sides(&"q".into(), (&question, &selection), &grant)
+            view.sides(&"q".into(), (&question, &selection), &grant)
         };
         assert_ne!(sides("spec"), sides("metadata.name"));
         assert_eq!(sides("spec"), sides("spec"));
@@ -373,12 +373,12 @@ mod tests {
     fn so_many_questions_are_compared_for_a_tenant_queue_and_those_of_others_as_well() {
         let change = change(1);
         let many = || (0..30_000).map(|n| list(|query| query.label_selector = Some(format!("a!=z{n}"))));
-        let mut seen = Seen::new(&change, [0; 16]);
-        let of_one = compared(&mut seen, "one", many());
+        let mut view = ChangeView::new(&change, [0; 16]);
+        let of_one = compared(&mut view, "one", many());
         assert!((3_000..10_000).contains(&of_one), "{of_one}");
-        assert_eq!(compared(&mut seen, "one", many().take(9)), 0);
-        assert_eq!(compared(&mut seen, "other", many().take(9)), 9);
-        let looks = (0..30_000).map_while(|_| seen.look(&"third".into())).count();
+        assert_eq!(compared(&mut view, "one", many().take(9)), 0);
+        assert_eq!(compared(&mut view, "other", many().take(9)), 9);
+        let looks = (0..30_000).map_while(|_| view.look(&"third".into())).count();
         assert!((3_000..10_000).contains(&looks), "{looks}");
     }
 
@@ -387,15 +387,15 @@ mod tests {
         let change = change(1 << 20);
         let part = |part: String| list(|query| query.projection = vec![part]);
         let field = |n: usize| list(|query| query.field_selector = Some(format!("spec.x!={n}")));
-        let mut seen = Seen::new(&change, [0; 16]);
+        let mut view = ChangeView::new(&change, [0; 16]);
         let same = (0..1_000).map(|_| part("spec.of".into()));
-        assert_eq!(compared(&mut seen, "q", same), 1_000);
+        assert_eq!(compared(&mut view, "q", same), 1_000);
         assert_eq!(
-            compared(&mut seen, "q", (0..50).map(|n| part(format!("spec.x{n}")))),
+            compared(&mut view, "q", (0..50).map(|n| part(format!("spec.x{n}")))),
             3
         );
         assert_eq!(
-            compared(&mut Seen::new(&change, [0; 16]), "q", (0..50).map(field)),
+            compared(&mut ChangeView::new(&change, [0; 16]), "q", (0..50).map(field)),
             3
         );
     }
@@ -410,21 +410,25 @@ mod tests {
             )
         };
         let theirs = change.after.as_ref().expect("it exists").tree()["spec"].clone();
-        let mut seen = Seen::new(&change, [0; 16]);
+        let mut view = ChangeView::new(&change, [0; 16]);
         let (question, _) = list(|_| {});
-        let mut moved = |primary: &Object| {
+        let mut delta = |primary: &Object| {
             let sides = [Some(1), Some(2)];
-            seen.moved(&"q".into(), &question, &relation, sides, Some(primary))
+            view.delta(&"q".into(), &question, &relation, sides, Some(primary))
         };
-        let mut entered = Moved::default();
+        let mut entered = AnswerDelta::default();
         entered.by(None, Some(2));
         // The object takes two MiB, and a related primary one.
         let related = primary(1, 1, &theirs);
-        assert!((0..100).all(|_| moved(&related) == Some(entered)));
+        assert!((0..100).all(|_| delta(&related) == Some(entered)));
         let other = primary(1, 2, &json!({"of": "z"}));
-        assert_eq!(moved(&other), Some(Moved::default()), "another version of it");
-        let more = (2..50).map_while(|uid| moved(&primary(uid, 1, &theirs))).count();
+        assert_eq!(
+            delta(&other),
+            Some(AnswerDelta::default()),
+            "another version of it"
+        );
+        let more = (2..50).map_while(|uid| delta(&primary(uid, 1, &theirs))).count();
         assert_eq!(more, 5);
-        assert_eq!(moved(&related), Some(entered), "it is known");
+        assert_eq!(delta(&related), Some(entered), "it is known");
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keys::{KeyState, Waiting};
-use super::passes::Running;
+use super::keys::{KeyState, WakeOn};
+use super::passes::RunningPass;
 use super::{Controller, EventWrite, Guard, Output};
 use crate::call::{Scope, Write};
 use crate::contract::{Event, EventType, Next};
 #[cfg(feature = "simulation")]
 use crate::key::Key;
-use crate::reconcile::{CLUSTER_LONGEST, Finished, Frame, MESSAGE, Moved};
+use crate::reconcile::{AnswerDelta, CLUSTER_LONGEST, Frame, MESSAGE, PassResult};
 use crate::record::{Outcome, PassRecord};
 use crate::retry::quarantine;
 use crate::time::Boot;
@@ -20,7 +20,7 @@ const AFTER_DEFECT: Duration = Duration::from_mins(1);
 
 impl Controller {
     /// Stores what the next pass needs, releases the locks and the memory of this pass, and records it.
-    pub(super) fn finish(&mut self, mut running: Running, finished: Finished) {
+    pub(super) fn finish(&mut self, mut running: RunningPass, finished: PassResult) {
         let frame = &running.frame;
         let (key, outcome) = (frame.key.clone(), finished.ended.outcome.clone());
         let busy = running.work.busy_locks();
@@ -37,7 +37,7 @@ impl Controller {
         self.misbehave(&mut running, &outcome);
         self.depends_no_more(&key, &looked_at);
         self.announce(&running, &finished);
-        let Running { frame, work, .. } = running;
+        let RunningPass { frame, work, .. } = running;
         self.out.push(Output::Recorded(Box::new(PassRecord {
             pass: frame.id,
             kind: frame.binding.spec.governs.kind(),
@@ -67,8 +67,8 @@ impl Controller {
     }
 
     /// Sets the time of the next pass and which changes end the wait early. Returns the wait, if there is one.
-    fn schedule(&mut self, running: &mut Running, finished: &Finished) -> Option<Duration> {
-        let Running { frame, work, .. } = running;
+    fn schedule(&mut self, running: &mut RunningPass, finished: &PassResult) -> Option<Duration> {
+        let RunningPass { frame, work, .. } = running;
         let outcome = &finished.ended.outcome;
         self.keys.orphans.remove(&frame.key);
         let state = self.keys.states.get_mut(&frame.key)?;
@@ -91,11 +91,11 @@ impl Controller {
         }
         if uses_answers(outcome) {
             let used: Arc<[_]> = std::mem::take(&mut work.dependencies).into_iter().collect();
-            state.moved = used.iter().map(|(_, dependency)| dependency.moved).collect();
-            state.uncompared = std::mem::take(&mut work.uncompared);
+            state.deltas = used.iter().map(|(_, dependency)| dependency.delta).collect();
+            state.dirty = std::mem::take(&mut work.dirty);
             let is_used = |scope: &Scope| used.iter().any(|(_, dependency)| dependency.scope == *scope);
-            state.uncompared.retain(is_used);
-            state.moved_by = work.moved_by.take();
+            state.dirty.retain(is_used);
+            state.changed_by = work.changed_by.take();
             let old = std::mem::replace(&mut state.last.used, used);
             // A key that came back during its pass may be of another tenant now.
             let tenant_queue = state.tenant_queue.clone();
@@ -132,16 +132,20 @@ impl Controller {
         let Some(state) = self.keys.states.get(&frame.key) else {
             return;
         };
-        let moved = self.relations_moved(&state.last.used, frame.snapshot.as_ref(), state.seen.as_ref());
+        let changed = self.relations_changed(&state.last.used, frame.snapshot.as_ref(), state.seen.as_ref());
         if let Some(state) = self.keys.states.get_mut(&frame.key) {
-            let all = state.moved.iter_mut().zip(moved).filter(|(_, moved)| *moved);
-            all.for_each(|(known, _)| *known = Moved::SOMEHOW);
+            let all = state
+                .deltas
+                .iter_mut()
+                .zip(changed)
+                .filter(|(_, changed)| *changed);
+            all.for_each(|(known, _)| *known = AnswerDelta::UNKNOWN);
         }
     }
 
     /// Breaks a rule at the end of a pass whose guard the simulation took away.
     #[cfg(feature = "simulation")]
-    fn misbehave(&mut self, running: &mut Running, outcome: &Outcome) {
+    fn misbehave(&mut self, running: &mut RunningPass, outcome: &Outcome) {
         if !self.shared.guards.stand(Guard::RecordingsAreWhole) {
             let roles = running.work.roles.iter_mut();
             roles.for_each(|role| drop(role.journal.pop()));
@@ -160,8 +164,8 @@ impl Controller {
 
     /// Has the Events of a pass written, without those that the last pass of this key also had. So an Event is written when a
     /// state begins, and not once a pass. One that the lease does not cover any more is not worth a wait.
-    fn announce(&mut self, running: &Running, finished: &Finished) {
-        let Running { frame, work, .. } = running;
+    fn announce(&mut self, running: &RunningPass, finished: &PassResult) {
+        let RunningPass { frame, work, .. } = running;
         let mut events = finished.ended.events.clone();
         match &finished.ended.outcome {
             Outcome::Published | Outcome::Denied | Outcome::Released | Outcome::Faulted => {}
@@ -204,8 +208,8 @@ fn uses_answers(outcome: &Outcome) -> bool {
 
 impl KeyState {
     /// Counts failures and faults. Returns the wait until the next pass, or `None` if only a change starts one.
-    fn ends(&mut self, finished: &Finished, started: Boot, uid: &str) -> Option<Duration> {
-        let Finished { ended, waited, .. } = finished;
+    fn ends(&mut self, finished: &PassResult, started: Boot, uid: &str) -> Option<Duration> {
+        let PassResult { ended, waited, .. } = finished;
         if waited
             .as_ref()
             .is_some_and(|(_, request)| request.failure.is_some())
@@ -215,13 +219,13 @@ impl KeyState {
         } else if ended.outcome.is_concluded() {
             (self.attempt, self.last.failing_since) = (0, None);
         }
-        self.waiting = match (&ended.outcome, waited) {
+        self.wakes_on = match (&ended.outcome, waited) {
             // A discarded pass worked from an outdated snapshot. Any change may bring the current state, so any
             // change requeues the key.
-            (Outcome::Discarded(_), _) => Waiting::ForAnyChange,
-            (_, Some((delay, _))) => Waiting::during(*delay),
-            (Outcome::Faulted, _) => Waiting::ForSomethingNew,
-            _ => Waiting::ForAnyChange,
+            (Outcome::Discarded(_), _) => WakeOn::AnyChange,
+            (_, Some((delay, _))) => WakeOn::during(*delay),
+            (Outcome::Faulted, _) => WakeOn::News,
+            _ => WakeOn::AnyChange,
         };
         self.last.waited = waited.as_ref().map(|(delay, _)| delay.longest());
         match (waited, &ended.outcome, &ended.next) {
@@ -244,7 +248,7 @@ mod tests {
     use crate::contract::{Code, Failure, RetryClass};
     use crate::controller::rate_limit::Bucket;
     use crate::reconcile::{
-        Ended,
+        PassEnd,
         fixture::{ms, retry_request},
     };
     use crate::record::Discard;
@@ -254,60 +258,52 @@ mod tests {
         KeyState::new("t".into(), "l".into(), None, Bucket::full(1, Boot(0)))
     }
 
-    fn ended(next: Next) -> Finished {
-        Finished {
-            ended: Ended {
+    fn ended(next: Next) -> PassResult {
+        PassResult {
+            ended: PassEnd {
                 next: Some(next),
-                ..Ended::plain(Outcome::Published)
+                ..PassEnd::plain(Outcome::Published)
             },
-            ..Finished::plain(Outcome::Published)
+            ..PassResult::plain(Outcome::Published)
         }
     }
 
-    fn waited(delay: Delay, outcome: Outcome) -> Finished {
+    fn waited(delay: Delay, outcome: Outcome) -> PassResult {
         let failure = matches!(outcome, Outcome::Failed(_));
         let mut request = retry_request(RetryClass::Short, 0);
         request.failure = failure.then(|| Failure::new(Code::Unavailable, "cut"));
-        Finished {
+        PassResult {
             waited: Some((delay, request)),
-            ..Finished::plain(outcome)
+            ..PassResult::plain(outcome)
         }
     }
 
     #[test]
     fn the_end_of_a_pass_says_when_the_next_one_comes_and_what_brings_it_earlier() {
-        use Waiting::{ForAnyChange, ForSomethingNew};
+        use WakeOn::{AnyChange, News};
         let failed = || Outcome::Failed(Failure::new(Code::Unavailable, "cut"));
         let discarded = Outcome::Discarded(Discard::Changed);
         for (finished, next, waiting) in [
-            (ended(Next::Settled(None)), None, ForAnyChange),
-            (ended(Next::Settled(Some(7))), Some(ms(7)), ForAnyChange),
-            (ended(Next::After(8)), Some(ms(8)), ForAnyChange),
+            (ended(Next::Settled(None)), None, AnyChange),
+            (ended(Next::Settled(Some(7))), Some(ms(7)), AnyChange),
+            (ended(Next::After(8)), Some(ms(8)), AnyChange),
             (
-                Finished::plain(Outcome::Bug("x".into())),
+                PassResult::plain(Outcome::Bug("x".into())),
                 Some(AFTER_DEFECT),
-                ForAnyChange,
+                AnyChange,
             ),
             (
-                Finished::plain(Outcome::Faulted),
+                PassResult::plain(Outcome::Faulted),
                 Some(quarantine(1, "u")),
-                ForSomethingNew,
+                News,
             ),
-            (
-                waited(Delay::After(ms(9)), failed()),
-                Some(ms(9)),
-                ForSomethingNew,
-            ),
-            (
-                waited(Delay::OnChange(ms(9)), failed()),
-                Some(ms(9)),
-                ForAnyChange,
-            ),
-            (waited(Delay::After(ms(9)), discarded), Some(ms(9)), ForAnyChange),
+            (waited(Delay::After(ms(9)), failed()), Some(ms(9)), News),
+            (waited(Delay::OnChange(ms(9)), failed()), Some(ms(9)), AnyChange),
+            (waited(Delay::After(ms(9)), discarded), Some(ms(9)), AnyChange),
         ] {
             let mut state = key();
             assert_eq!(state.ends(&finished, Boot(5), "u"), next, "{finished:?}");
-            assert_eq!(state.waiting, waiting, "{finished:?}");
+            assert_eq!(state.wakes_on, waiting, "{finished:?}");
         }
     }
 
@@ -320,8 +316,8 @@ mod tests {
         }
         let counts = |state: &KeyState| (state.attempt, state.last.failing_since, state.last.waited);
         assert_eq!(counts(&state), (2, Some(Boot(5)), Some(ms(9))));
-        state.ends(&Finished::plain(Outcome::Faulted), Boot(7), "u");
-        state.ends(&Finished::plain(Outcome::Faulted), Boot(8), "u");
+        state.ends(&PassResult::plain(Outcome::Faulted), Boot(7), "u");
+        state.ends(&PassResult::plain(Outcome::Faulted), Boot(8), "u");
         assert_eq!((state.attempt, state.faults), (2, 2), "a fault is another matter");
         state.ends(&ended(Next::Settled(None)), Boot(9), "u");
         assert_eq!(counts(&state), (0, None, None));

@@ -9,7 +9,7 @@ pub(super) struct Freshness {
     /// The version that a write of this host named, if the write met a conflict or was cut. Cached versions up to
     /// this one are stale.
     pub(super) stale: Option<ResourceVersion>,
-    /// A read is in flight, or waits for a place in its room.
+    /// A read is in flight, or waits for a place in its capacity.
     pub(super) reading: bool,
     /// The number of consecutive reads that failed.
     pub(super) failures: u32,

@@ -9,11 +9,11 @@ use crate::contract::{Cause, Event, ObjectRef, Origin, RetryRequest};
 use crate::key::{Key, ObjectKey, PassId};
 use crate::merge::Part;
 use crate::object::Object;
-use crate::reconcile::{Awaited, EntryHistory, LastPass, Moved, primary_scope};
+use crate::reconcile::{AnswerDelta, EntryHistory, LastPass, PhaseWait, primary_scope};
 use crate::retry::Delay;
 use crate::shared::capacity::Capacity;
 use crate::time::Boot;
-use crate::worker::Written;
+use crate::worker::LastWrite;
 
 use super::Controller;
 use super::rate_limit::Bucket;
@@ -28,18 +28,18 @@ pub(super) struct KeyState {
     pub(super) causes: Vec<Cause>,
     /// When the key was queued for its next pass, if it is queued.
     pub(super) queued: Option<Boot>,
-    pub(super) waiting: Waiting,
+    pub(super) wakes_on: WakeOn,
     /// The primary as the last pass read or wrote it. A watch event that shows the same object does not requeue the
     /// key.
     pub(super) seen: Option<Object>,
     pub(super) last: LastPass,
     /// How each answer in `last.used` has changed since the last pass, in the same order.
-    pub(super) moved: Box<[Moved]>,
+    pub(super) deltas: Box<[AnswerDelta]>,
     /// The scopes with a change that was not compared with these answers, because they are too many. Each of them may be
     /// another one now.
-    pub(super) uncompared: BTreeSet<Scope>,
+    pub(super) dirty: BTreeSet<Scope>,
     /// The object that last changed one of these answers, if it was a single object.
-    pub(super) moved_by: Option<ObjectRef>,
+    pub(super) changed_by: Option<ObjectRef>,
     pub(super) attempt: u32,
     pub(super) faults: u32,
     pub(super) bucket: Bucket,
@@ -47,7 +47,7 @@ pub(super) struct KeyState {
     /// What this host knows about each entry in `status.pending`, by the entry's key.
     pub(super) histories: BTreeMap<String, EntryHistory>,
     /// What was written last of each part.
-    pub(super) written: BTreeMap<Part, Written>,
+    pub(super) written: BTreeMap<Part, LastWrite>,
     /// The request to the retry policy, and when the wait began. It is kept so that a new retry policy can be asked
     /// again.
     pub(super) retry: Option<(Boot, Box<RetryRequest>)>,
@@ -60,28 +60,28 @@ pub(super) struct KeyState {
 
 /// Which changes end a key's wait before its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum WakeOn {
     /// Any change of an answer that the last pass used.
     #[default]
-    ForAnyChange,
+    AnyChange,
     /// Only a change of the primary's generation, of its deletion, or of its requests. Other changes do not shorten a
     /// backoff.
-    ForSomethingNew,
+    News,
 }
 
-impl Waiting {
+impl WakeOn {
     /// Which changes end the wait for a retry.
     pub(super) fn during(delay: Delay) -> Self {
         match delay {
-            Delay::After(_) => Waiting::ForSomethingNew,
-            Delay::OnChange(_) => Waiting::ForAnyChange,
+            Delay::After(_) => WakeOn::News,
+            Delay::OnChange(_) => WakeOn::AnyChange,
         }
     }
 }
 
 /// The reason why a key waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitsFor {
+pub enum WaitReason {
     /// An unsynced watch: its scope, and its last error if there is one.
     Watch(Scope, Option<String>),
     /// The lease: this host does not hold it.
@@ -104,20 +104,20 @@ pub enum WaitsFor {
     Change,
 }
 
-impl std::fmt::Display for WaitsFor {
+impl std::fmt::Display for WaitReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            WaitsFor::Watch(scope, None) => write!(f, "the watch of {scope}, which has not listed"),
-            WaitsFor::Watch(scope, Some(why)) => write!(f, "the watch of {scope}, which fails: {why}"),
-            WaitsFor::Lease => f.write_str("the lease, which this host does not hold"),
-            WaitsFor::Renewal => f.write_str("the renewal of the lease"),
-            WaitsFor::Capacity(capacity) => capacity.fmt(f),
-            WaitsFor::Call => f.write_str("an answer: its pass is in flight"),
-            WaitsFor::Refresh => f.write_str("a read of its object, because the watch is behind"),
-            WaitsFor::Lock(name, _) => write!(f, "the lock {name}, which another object holds"),
-            WaitsFor::Time(_) => f.write_str("the time of its next try"),
-            WaitsFor::Turn => f.write_str("its turn in the queue of its tenant"),
-            WaitsFor::Change => f.write_str("a change"),
+            WaitReason::Watch(scope, None) => write!(f, "the watch of {scope}, which has not listed"),
+            WaitReason::Watch(scope, Some(why)) => write!(f, "the watch of {scope}, which fails: {why}"),
+            WaitReason::Lease => f.write_str("the lease, which this host does not hold"),
+            WaitReason::Renewal => f.write_str("the renewal of the lease"),
+            WaitReason::Capacity(capacity) => capacity.fmt(f),
+            WaitReason::Call => f.write_str("an answer: its pass is in flight"),
+            WaitReason::Refresh => f.write_str("a read of its object, because the watch is behind"),
+            WaitReason::Lock(name, _) => write!(f, "the lock {name}, which another object holds"),
+            WaitReason::Time(_) => f.write_str("the time of its next try"),
+            WaitReason::Turn => f.write_str("its turn in the queue of its tenant"),
+            WaitReason::Change => f.write_str("a change"),
         }
     }
 }
@@ -136,7 +136,7 @@ pub struct KeyView {
     /// The number of consecutive faults.
     pub faults: u32,
     /// The reason why the key waits.
-    pub waiting: WaitsFor,
+    pub waiting: WaitReason,
 }
 
 impl KeyState {
@@ -144,7 +144,7 @@ impl KeyState {
     /// short.
     pub(super) fn note(&mut self, cause: Cause) {
         let is_known = match &cause {
-            Cause::Dependency(_) => self.has_moved(),
+            Cause::Dependency(_) => self.has_dependency_cause(),
             Cause::Lock(_) => self.causes.iter().any(|c| matches!(c, Cause::Lock(_))),
             _ => false,
         };
@@ -154,7 +154,7 @@ impl KeyState {
     }
 
     /// Whether a change of an answer is among the causes of the next pass.
-    pub(super) fn has_moved(&self) -> bool {
+    pub(super) fn has_dependency_cause(&self) -> bool {
         self.causes
             .iter()
             .any(|cause| matches!(cause, Cause::Dependency(_)))
@@ -222,15 +222,15 @@ impl Controller {
     }
 
     /// Finds the first reason why a key waits. `unsynced` holds the bindings whose primaries are not listed yet.
-    fn waits_for(&self, key: &Key, state: &KeyState, unsynced: &BTreeSet<&str>) -> WaitsFor {
+    fn waits_for(&self, key: &Key, state: &KeyState, unsynced: &BTreeSet<&str>) -> WaitReason {
         // A pass may wait for several things at once. A watch or a turn says more than that some answer is missing.
         if let Some((phase, running)) = state.running.and_then(|pass| self.passes.in_flight.get(&pass)) {
             let (calls, pass) = (&self.shared.calls, running.frame.id);
             return match (phase.awaited(), calls.awaits_place(pass)) {
-                (Awaited::Watch(scope), _) => self.watch(scope),
-                (_, Some(capacity)) => WaitsFor::Capacity(capacity.clone()),
-                _ if calls.awaits_renewal(pass) => WaitsFor::Renewal,
-                (Awaited::Call, None) => WaitsFor::Call,
+                (PhaseWait::Watch(scope), _) => self.watch(scope),
+                (_, Some(capacity)) => WaitReason::Capacity(capacity.clone()),
+                _ if calls.awaits_renewal(pass) => WaitReason::Renewal,
+                (PhaseWait::Call, None) => WaitReason::Call,
             };
         }
         if unsynced.contains(&*key.binding)
@@ -243,18 +243,18 @@ impl Controller {
         }
         match (self.keys.queue.deadline(key), state.busy.last()) {
             // Without the lease no timer is served and no pass starts, whatever else the key waits for.
-            _ if !self.is_holder() => WaitsFor::Lease,
-            _ if state.freshness.is_reading() => WaitsFor::Refresh,
-            _ if self.keys.queue.is_queued(key) => WaitsFor::Turn,
-            (at, Some(lock)) => WaitsFor::Lock(lock.clone(), at),
-            (Some(at), None) => WaitsFor::Time(at),
-            (None, _) => WaitsFor::Change,
+            _ if !self.is_holder() => WaitReason::Lease,
+            _ if state.freshness.is_reading() => WaitReason::Refresh,
+            _ if self.keys.queue.is_queued(key) => WaitReason::Turn,
+            (at, Some(lock)) => WaitReason::Lock(lock.clone(), at),
+            (Some(at), None) => WaitReason::Time(at),
+            (None, _) => WaitReason::Change,
         }
     }
 
-    pub(super) fn watch(&self, scope: &Scope) -> WaitsFor {
+    pub(super) fn watch(&self, scope: &Scope) -> WaitReason {
         let why = self.shared.cache.watch_error(scope).map(str::to_owned);
-        WaitsFor::Watch(scope.clone(), why)
+        WaitReason::Watch(scope.clone(), why)
     }
 }
 

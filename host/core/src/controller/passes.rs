@@ -10,13 +10,13 @@ use crate::call::Scope;
 use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
 use crate::reconcile::{
-    Command, Context, Ended, Finished, Flow, Frame, NextPhase, Phase, PhaseEvent, Report, Work, end,
+    Command, Context, Flow, Frame, NextPhase, PassEnd, PassResult, Phase, PhaseEvent, Report, Work, end,
     primary_scope, primary_scopes, start,
 };
 use crate::record::Outcome;
 use crate::shared::cache::{Change, Lookup};
-use crate::shared::calls::Unsent;
-use crate::shared::terms::Target;
+use crate::shared::calls::UnsentCall;
+use crate::shared::terms::Receiver;
 use crate::time::Now;
 
 /// The largest number of ungranted requests, and of fields that were not kept, in a binding's health. Without a limit
@@ -25,7 +25,7 @@ const TOLD: usize = 16;
 
 /// A pass in flight.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningPass {
     pub(super) frame: Frame,
     pub(super) work: Work,
     /// The tenant queue whose turn it has.
@@ -34,7 +34,7 @@ pub(super) struct Running {
     defects: u32,
 }
 
-impl Running {
+impl RunningPass {
     /// A pass of a key. It takes out of the state of its key what is handed back when it ends.
     fn begin(
         id: PassId,
@@ -66,7 +66,7 @@ impl Running {
             snapshot,
             last: state.last.clone(),
         };
-        Running {
+        RunningPass {
             frame,
             work,
             turn_of: turn_of.clone(),
@@ -128,7 +128,7 @@ impl Controller {
         }
         self.passes.last += 1;
         let id = PassId(self.passes.last);
-        let running = Box::new(Running::begin(
+        let running = Box::new(RunningPass::begin(
             id,
             (key, turn_of),
             state,
@@ -149,7 +149,7 @@ impl Controller {
     }
 
     /// Enters the phases that follow, until the pass waits or ends.
-    fn drive(&mut self, mut flow: Flow<Phase>, mut running: Box<Running>) {
+    fn drive(&mut self, mut flow: Flow<Phase>, mut running: Box<RunningPass>) {
         loop {
             flow = match flow {
                 Flow::Wait(phase) => {
@@ -174,7 +174,7 @@ impl Controller {
 
     /// Breaks the rule that a pass keeps its binding, if the simulation took its guard away.
     #[cfg(feature = "simulation")]
-    fn rebind(&self, running: &mut Running) {
+    fn rebind(&self, running: &mut RunningPass) {
         if !self.shared.guards.stand(Guard::PassesKeepTheirBinding)
             && let Some(binding) = self.shared.bindings.get(&running.frame.key.binding)
         {
@@ -186,7 +186,7 @@ impl Controller {
     /// no other pass. The commands of a handler that panicked are dropped.
     fn handle(
         &mut self,
-        running: &mut Running,
+        running: &mut RunningPass,
         handler: impl FnOnce(&mut Context<'_>) -> Flow<Phase>,
     ) -> Flow<Phase> {
         #[cfg(feature = "simulation")]
@@ -213,13 +213,13 @@ impl Controller {
 
     /// Ends a pass that met a defect of the host. The first time, the pass publishes the defect on its object. A defect
     /// during that publication ends the pass, and one at its end ends it without a handler, so no defect is met forever.
-    fn defect(&mut self, running: &mut Running, what: String) -> Flow<Phase> {
+    fn defect(&mut self, running: &mut RunningPass, what: String) -> Flow<Phase> {
         self.cancel_calls(running.frame.id);
         running.defects += 1;
         match running.defects {
             1 => Flow::Enter(NextPhase::PublishingDefect(what)),
-            2 => Flow::End(Ended::plain(Outcome::Bug(what))),
-            _ => Flow::Finish(Finished::plain(Outcome::Bug(what))),
+            2 => Flow::End(PassEnd::plain(Outcome::Bug(what))),
+            _ => Flow::Finish(PassResult::plain(Outcome::Bug(what))),
         }
     }
 
@@ -231,7 +231,7 @@ impl Controller {
         for (id, in_flight) in ids.filter(|(_, in_flight)| which(*in_flight)).collect::<Vec<_>>() {
             if let Some((phase, mut running)) = self.passes.in_flight.remove(&id) {
                 self.cancel_calls(id);
-                let Running { frame, work, .. } = &mut *running;
+                let RunningPass { frame, work, .. } = &mut *running;
                 let finished = phase.interrupt(outcome.clone(), in_flight, frame, work);
                 self.finish(*running, finished);
             }
@@ -239,7 +239,7 @@ impl Controller {
     }
 
     /// Performs one command of a handler.
-    fn perform(&mut self, running: &mut Running, command: Command) {
+    fn perform(&mut self, running: &mut RunningPass, command: Command) {
         let (id, binding) = (running.frame.id, &running.frame.key.binding);
         match command {
             Command::Call {
@@ -248,10 +248,10 @@ impl Controller {
                 longest,
                 terms,
             } => {
-                let unsent = Unsent { call, longest, terms };
+                let unsent = UnsentCall { call, longest, terms };
                 let frame = &running.frame;
                 self.call(
-                    Target::Pass(id, slot),
+                    Receiver::Pass(id, slot),
                     (&frame.tenant_queue, &frame.binding),
                     unsent,
                 );

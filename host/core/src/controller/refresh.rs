@@ -16,8 +16,8 @@ use crate::key::Key;
 use crate::object::Object;
 use crate::reconcile::CLUSTER_LONGEST;
 use crate::retry::after_failures;
-use crate::shared::calls::Unsent;
-use crate::shared::terms::{Refresh, Target};
+use crate::shared::calls::UnsentCall;
+use crate::shared::terms::{Receiver, Refresh};
 
 impl Controller {
     /// Reads the primary of a key if the cached one is stale. Returns whether the pass has to wait for this read.
@@ -41,13 +41,13 @@ impl Controller {
             projection: Vec::new(),
             latest: true,
         };
-        let target = Target::Refresh(Box::new(Refresh {
+        let target = Receiver::Refresh(Box::new(Refresh {
             key: key.clone(),
             object,
             uid: known.uid().to_owned(),
             stale,
         }));
-        let read = Unsent {
+        let read = UnsentCall {
             call: Call::Read(Question::Object(query)),
             longest: Some(CLUSTER_LONGEST),
             terms: None,

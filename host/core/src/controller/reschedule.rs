@@ -2,15 +2,15 @@
 //! of each key.
 
 use super::Controller;
-use super::keys::{KeyState, Waiting};
+use super::keys::{KeyState, WakeOn};
 use crate::binding::Binding;
 use crate::call::{Call, Reply};
 use crate::contract::{Cause, RetryRequest, Role};
 use crate::key::Key;
 use crate::reconcile::delay_of;
 use crate::retry::{Delay, default_wait};
-use crate::shared::calls::Unsent;
-use crate::shared::terms::{Question, Target};
+use crate::shared::calls::UnsentCall;
+use crate::shared::terms::{Receiver, RescheduleQuestion};
 use crate::time::Boot;
 
 impl Controller {
@@ -52,24 +52,24 @@ impl Controller {
             request: request.clone(),
             limits: binding.spec.limits.clone(),
         };
-        let asked = Question {
+        let asked = RescheduleQuestion {
             key,
             since,
             policy: policy.id.clone(),
             request,
         };
-        let decide = Unsent {
+        let decide = UnsentCall {
             call,
             longest: None,
             terms: None,
         };
-        let target = Target::Reschedule(Box::new(asked));
+        let target = Receiver::Reschedule(Box::new(asked));
         self.call(target, (&tenant_queue, binding), decide);
     }
 
     /// Handles the answer of a retry policy about a waiting key. The answer is dropped if the key has begun another
     /// wait, or if the policy or its configuration has changed again.
-    pub(super) fn on_rescheduled(&mut self, asked: &Question, reply: Reply) {
+    pub(super) fn on_rescheduled(&mut self, asked: &RescheduleQuestion, reply: Reply) {
         let Some(binding) = self.shared.bindings.get(&asked.key.binding).cloned() else {
             return;
         };
@@ -99,15 +99,15 @@ impl Controller {
         if self.keys.queue.is_queued(key) {
             return;
         }
-        let waiting = Waiting::during(delay);
+        let waiting = WakeOn::during(delay);
         if let Some(state) = self.keys.states.get_mut(key) {
-            state.waiting = waiting;
+            state.wakes_on = waiting;
             if state.causes.is_empty() {
                 self.keys.queue.cancel(key);
             }
         }
         self.keys.queue.push_at(since + delay.longest(), key.clone());
-        if waiting == Waiting::ForAnyChange && self.dependency_changed(key) {
+        if waiting == WakeOn::AnyChange && self.dependency_changed(key) {
             self.enqueue_by_dependency(key);
         }
     }

@@ -18,7 +18,7 @@ use crate::contract::{
     Act, Ask, CloudAct, Code, Conclusion, Event, EventType, Failure, ListQuery, Next, ObjectDelete,
     Precondition, Question, Request, RetryClass, RetryRequest, Role, Step, Wait,
 };
-use crate::fault::{FaultKind, Stepped};
+use crate::fault::{FaultKind, StepOutput};
 use crate::object::Object;
 use crate::reconcile::fixture::{at, clone_of, config_maps, get, ms, pending, ready};
 use crate::reconcile::{fixture_binding, fixture_stop as stop};
@@ -217,7 +217,7 @@ impl Harness {
                 panic!("{call:?}")
             };
             let outcome = outcome.clone();
-            let reply = input.step(&limits, |_| Stepped { outcome, fuel: 1 });
+            let reply = input.step(&limits, |_| StepOutput { outcome, fuel: 1 });
             let is_called = reply.stepped.is_some();
             self.reply(id, Reply::Stepped(reply));
             if is_called {
@@ -241,7 +241,7 @@ impl Harness {
             let Call::Step { input, limits, .. } = call else {
                 return;
             };
-            let reply = input.step(&limits, |pass| Stepped {
+            let reply = input.step(&limits, |pass| StepOutput {
                 outcome: Ok(steps[pass.journal.len()].clone()),
                 fuel: 1,
             });
@@ -423,7 +423,7 @@ fn after_a_conflict_the_object_is_read_before_the_next_pass() {
     assert_eq!(harness.steps(), 0);
     assert_eq!(
         harness.view("m").map(|view| view.waiting),
-        Some(WaitsFor::Refresh)
+        Some(WaitReason::Refresh)
     );
     harness.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
     let (_, call) = harness.take("step", |call| matches!(call, Call::Step { .. }));
@@ -549,7 +549,7 @@ fn writes_of_one_tenant_leave_room_for_those_of_others() {
         .filter(|(_, call)| matches!(call, Call::Write(_)))
         .count();
     assert_eq!(patches, 12);
-    let waits = |view: &KeyView| view.waiting == WaitsFor::Capacity(Capacity::Writes);
+    let waits = |view: &KeyView| view.waiting == WaitReason::Capacity(Capacity::Writes);
     assert_eq!(
         harness.controller.keys().filter(|(_, view)| waits(view)).count(),
         28
@@ -586,12 +586,15 @@ fn a_binding_says_which_watch_it_waits_for() {
     assert_eq!(unsynced(&harness), Some(0));
     let event = WatchEvent::Failed("forbidden".into());
     harness.step(conclusion(json!(null), Next::Settled(None), vec![]));
-    assert_eq!(harness.view("m").map(|view| view.waiting), Some(WaitsFor::Change));
+    assert_eq!(
+        harness.view("m").map(|view| view.waiting),
+        Some(WaitReason::Change)
+    );
     harness.feed(Input::Watched {
         scope: primary(),
         event,
     });
-    let watch = WaitsFor::Watch(primary(), Some("forbidden".into()));
+    let watch = WaitReason::Watch(primary(), Some("forbidden".into()));
     assert_eq!(harness.view("m").map(|view| view.waiting), Some(watch));
     let health = harness.controller.health("machines").expect("it is bound");
     assert!(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::keys::{KeyState, Waiting};
+use super::keys::{KeyState, WakeOn};
 use super::rate_limit::Bucket;
 use super::{Controller, Guard, Guards, Output};
 use crate::binding::{Binding, Tenant};
@@ -200,8 +200,12 @@ impl Controller {
 
     /// Enqueues a key because an answer that its last pass used has changed.
     pub(super) fn enqueue_by_dependency(&mut self, key: &Key) {
-        let moved_by = self.keys.states.get(key).and_then(|state| state.moved_by.clone());
-        self.enqueue(key, Cause::Dependency(moved_by));
+        let changed_by = self
+            .keys
+            .states
+            .get(key)
+            .and_then(|state| state.changed_by.clone());
+        self.enqueue(key, Cause::Dependency(changed_by));
     }
 
     /// Enqueues a key after its pass if something changed during the pass. If the pass used no answers, the key keeps
@@ -220,7 +224,7 @@ impl Controller {
             .cache
             .last_known(&primary_scope(&binding, &place), &place)
             .cloned();
-        let waits = state.waiting;
+        let wakes_on = state.wakes_on;
         // A binding that names one object gets passes while the object is absent. Others have no key without an object.
         if now.is_none() && binding.spec.governs.name.is_none() {
             return self.forget(key);
@@ -233,7 +237,7 @@ impl Controller {
             let cause = cause_of(state, now.as_ref());
             return self.enqueue(key, cause);
         }
-        if waits == Waiting::ForAnyChange && has_used && self.dependency_changed(key) {
+        if wakes_on == WakeOn::AnyChange && has_used && self.dependency_changed(key) {
             return self.enqueue_by_dependency(key);
         }
         // What is left is a lock that came free during the pass: `wait_for_locks` checks the locks.
@@ -257,7 +261,7 @@ impl Controller {
         let dependents = self.keys.dependents.get(scope).into_iter().flat_map(|d| &d.keys);
         let waits = |key: &&Key| {
             let state = self.keys.states.get(key);
-            state.is_some_and(|s| s.running.is_none() && s.waiting == Waiting::ForAnyChange)
+            state.is_some_and(|s| s.running.is_none() && s.wakes_on == WakeOn::AnyChange)
         };
         let missed: Vec<Key> = dependents
             .filter(waits)
@@ -372,17 +376,17 @@ impl Controller {
 
 /// Whether the primary differs from the one that the last pass saw. The key's wait decides which differences count.
 fn is_news(state: &KeyState, now: Option<&Object>, guards: Guards) -> bool {
-    let waiting = if guards.stand(Guard::OnlyNewsEndsARetry) {
-        state.waiting
+    let wakes_on = if guards.stand(Guard::OnlyNewsEndsARetry) {
+        state.wakes_on
     } else {
-        Waiting::ForAnyChange
+        WakeOn::AnyChange
     };
-    match (&state.seen, now, waiting) {
+    match (&state.seen, now, wakes_on) {
         (None, None, _) => false,
-        (Some(seen), Some(now), Waiting::ForAnyChange) => {
+        (Some(seen), Some(now), WakeOn::AnyChange) => {
             seen.version() != now.version() && !seen.says_the_same(now)
         }
-        (Some(seen), Some(now), Waiting::ForSomethingNew) => {
+        (Some(seen), Some(now), WakeOn::News) => {
             seen.uid() != now.uid()
                 || !seen.has_spec_of(now)
                 || seen.is_deleting() != now.is_deleting()

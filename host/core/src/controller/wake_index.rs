@@ -2,14 +2,14 @@
 //!
 //! Answers are not rendered again to find that out. The digest of an answer is the sum of the digests of its items. A
 //! change subtracts the old digest of its item and adds the new one. Both are computed once for all questions that see
-//! the same part of the item ([`Seen`]).
+//! the same part of the item ([`ChangeView`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::change_view::{READ, Seen, bytes};
-use super::keys::{KeyState, Waiting};
-use super::passes::Running;
+use super::change_view::{ChangeView, READ, bytes};
+use super::keys::{KeyState, WakeOn};
+use super::passes::RunningPass;
 use super::{Controller, Guard};
 use crate::binding::KindGrant;
 use crate::call::Scope;
@@ -17,25 +17,25 @@ use crate::contract::{Cause, Kind, ObjectQuery, ObjectRef, Question, Role};
 use crate::grants::Reach;
 use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
-use crate::reconcile::{Dependency, Frame, Moved, Questions, Work};
+use crate::reconcile::{AnswerDelta, Dependency, Frame, RoleQuestion, Work};
 use crate::selection::{self, Selection};
 use crate::shared::cache::{Change, Lookup};
 
 /// The keys that depend on a scope.
 #[derive(Debug, Default)]
-pub(super) struct Dependents {
+pub(super) struct WakeIndex {
     /// Keys that keep the watch open: their last pass used an object of the scope, or their present pass asks for
     /// one.
     pub(super) keys: BTreeSet<Key>,
     /// The questions whose answers the last passes used, by tenant queue.
-    used: BTreeMap<Arc<str>, Used>,
+    used: BTreeMap<Arc<str>, TenantQuestions>,
 }
 
 /// The questions of a tenant queue about one scope.
 #[derive(Debug, Default)]
-struct Used {
+struct TenantQuestions {
     /// For each question, the grants through which it was asked and the keys that used its answer.
-    asked: BTreeMap<(Round, Anchor, Questions), Vec<Asked>>,
+    asked: BTreeMap<(Round, Anchor, RoleQuestion), Vec<Askers>>,
     /// The keys, each with the round of its questions.
     keys: BTreeMap<Key, Round>,
     round: Round,
@@ -57,7 +57,7 @@ enum Anchor {
 }
 
 #[derive(Debug)]
-struct Asked {
+struct Askers {
     grant: Arc<KindGrant>,
     /// The selectors of the question.
     selection: Selection,
@@ -79,50 +79,50 @@ impl Controller {
             return;
         };
         let object = object.reference();
-        let mut seen = Seen::new(change, self.digest_key);
+        let mut view = ChangeView::new(change, self.digest_key);
         let answered = self.passes.answered.get(&change.scope);
         let answered: Vec<PassId> = answered.into_iter().flatten().copied().collect();
         for pass in &answered {
             if let Some((_, running)) = self.passes.in_flight.get_mut(pass) {
-                note(&running.frame, &mut running.work, [Some(&mut seen), None], None);
+                note(&running.frame, &mut running.work, [Some(&mut view), None], None);
             }
         }
         let all_enqueued = !self.shared.guards.stand(Guard::OnlyWhoUsedItIsEnqueued);
-        let mut concerned = BTreeSet::new();
-        let anchors = anchors_of(&seen);
+        let mut woken = BTreeSet::new();
+        let anchors = anchors_of(&view);
         for (tenant_queue, used) in &mut dependents.used {
             let looked = used.look(
                 (tenant_queue, &anchors),
-                &mut seen,
+                &mut view,
                 &mut self.keys.states,
-                &mut concerned,
+                &mut woken,
             );
             if looked.is_none() || all_enqueued {
-                used.give_up(&change.scope, &mut self.keys.states, &mut concerned);
+                used.give_up(&change.scope, &mut self.keys.states, &mut woken);
             }
         }
         // Passes that were compared with this change are not compared with the next one: it would take as long.
         for pass in &answered {
             if let Some((_, running)) = self.passes.in_flight.get_mut(pass)
-                && seen.is_too_much(&running.frame.tenant_queue)
+                && view.is_too_much(&running.frame.tenant_queue)
             {
-                leave_uncompared(&mut running.work, change);
+                mark_dirty(&mut running.work, change);
             }
         }
         let is_synced = self.shared.cache.is_synced(&change.scope) || all_enqueued;
-        for key in concerned {
+        for key in woken {
             let Some(state) = self.keys.states.get_mut(&key) else {
                 continue;
             };
-            state.moved_by = Some(object.clone());
-            if is_synced && state.running.is_none() && state.waiting == Waiting::ForAnyChange {
+            state.changed_by = Some(object.clone());
+            if is_synced && state.running.is_none() && state.wakes_on == WakeOn::AnyChange {
                 self.enqueue(&key, Cause::Dependency(Some(object.clone())));
             }
         }
     }
 
     /// Makes a pass known to the changes of the scopes of its new answers.
-    pub(super) fn index_answers(&mut self, running: &mut Running) {
+    pub(super) fn index_answers(&mut self, running: &mut RunningPass) {
         for scope in std::mem::take(&mut running.work.answered) {
             self.passes
                 .answered
@@ -145,13 +145,18 @@ impl Controller {
     }
 
     /// Notes in a pass what it read: all its answers but the one to the question `answers` may be outdated by it.
-    pub(super) fn note_read(&self, running: &mut Running, changes: &[Change], answers: Option<&Questions>) {
+    pub(super) fn note_read(
+        &self,
+        running: &mut RunningPass,
+        changes: &[Change],
+        answers: Option<&RoleQuestion>,
+    ) {
         for change in changes {
-            let mut seen = Seen::new(change, self.digest_key);
+            let mut view = ChangeView::new(change, self.digest_key);
             note(
                 &running.frame,
                 &mut running.work,
-                [Some(&mut seen), None],
+                [Some(&mut view), None],
                 answers,
             );
         }
@@ -159,14 +164,14 @@ impl Controller {
 
     /// Notes in a pass what its write showed, without what the write changed by itself. A watch may have shown that before:
     /// then the write changes nothing in the cache any more.
-    pub(super) fn note_write(&self, running: &mut Running, changes: &[Change], own: &[Change]) {
+    pub(super) fn note_write(&self, running: &mut RunningPass, changes: &[Change], own: &[Change]) {
         let scopes: BTreeSet<&Scope> = changes.iter().chain(own).map(|change| &change.scope).collect();
         for scope in scopes {
             let of = |all: &'_ [Change]| all.iter().position(|change| change.scope == *scope);
             let [mut change, mut own] =
-                [changes, own].map(|all| of(all).map(|at| Seen::new(&all[at], self.digest_key)));
-            let seen = [change.as_mut(), own.as_mut()];
-            note(&running.frame, &mut running.work, seen, None);
+                [changes, own].map(|all| of(all).map(|at| ChangeView::new(&all[at], self.digest_key)));
+            let view = [change.as_mut(), own.as_mut()];
+            note(&running.frame, &mut running.work, view, None);
         }
     }
 
@@ -176,19 +181,19 @@ impl Controller {
         let Some(state) = self.keys.states.get(key) else {
             return false;
         };
-        let is_other = |(used, moved): (&(Questions, Dependency), &Moved)| {
+        let is_other = |(used, delta): (&(RoleQuestion, Dependency), &AnswerDelta)| {
             let (asked, dependency) = used;
-            dependency.is_other(&asked.1, *moved) && self.shared.cache.is_synced(&dependency.scope)
+            dependency.is_other(&asked.1, *delta) && self.shared.cache.is_synced(&dependency.scope)
         };
         let not_compared = |scope: &Scope| self.shared.cache.is_synced(scope);
-        state.uncompared.iter().any(not_compared) || state.last.used.iter().zip(&state.moved).any(is_other)
+        state.dirty.iter().any(not_compared) || state.last.used.iter().zip(&state.deltas).any(is_other)
     }
 
     /// Which answers changed because the primary changed: the relation of a grant compares objects with a field of the
     /// primary.
-    pub(super) fn relations_moved(
+    pub(super) fn relations_changed(
         &self,
-        used: &[(Questions, Dependency)],
+        used: &[(RoleQuestion, Dependency)],
         before: Option<&Object>,
         now: Option<&Object>,
     ) -> Vec<bool> {
@@ -197,11 +202,11 @@ impl Controller {
             changed: BTreeMap::new(),
             read: 0,
         };
-        let moved = |(asked, dependency): &(Questions, Dependency)| {
+        let is_changed = |(asked, dependency): &(RoleQuestion, Dependency)| {
             relations.changed(&dependency.grant)
-                && relations.moved(&asked.1, dependency, || self.asked_of(&asked.1, dependency))
+                && relations.alter(&asked.1, dependency, || self.asked_of(&asked.1, dependency))
         };
-        used.iter().map(moved).collect()
+        used.iter().map(is_changed).collect()
     }
 
     /// The objects that an answer may be about now.
@@ -227,7 +232,7 @@ impl Controller {
     }
 
     /// Replaces the dependencies `old` of a key by those of its last pass.
-    pub(super) fn reindex(&mut self, key: &Key, tenant_queue: &Arc<str>, old: &[(Questions, Dependency)]) {
+    pub(super) fn reindex(&mut self, key: &Key, tenant_queue: &Arc<str>, old: &[(RoleQuestion, Dependency)]) {
         let state = self.keys.states.get(key);
         if state.is_some_and(|state| self.is_indexed(key, state, old)) {
             return;
@@ -250,7 +255,7 @@ impl Controller {
             let scope = &used.1.scope;
             let dependents = self.keys.dependents.entry(scope.clone()).or_default();
             dependents.keys.insert(key.clone());
-            if !state.uncompared.contains(scope) {
+            if !state.dirty.contains(scope) {
                 let of_queue = dependents.used.entry(tenant_queue.clone()).or_default();
                 of_queue.add(used, key, place);
             }
@@ -258,18 +263,19 @@ impl Controller {
     }
 
     /// Whether the dependencies of a key are found already by those of the pass before, because they are the same.
-    fn is_indexed(&self, key: &Key, state: &KeyState, old: &[(Questions, Dependency)]) -> bool {
+    fn is_indexed(&self, key: &Key, state: &KeyState, old: &[(RoleQuestion, Dependency)]) -> bool {
         let used = &state.last.used;
-        let is_same = |((old, before), (new, now)): (&(Questions, Dependency), &(Questions, Dependency))| {
-            old == new && before.scope == now.scope && Arc::ptr_eq(&before.grant, &now.grant)
-        };
+        let is_same =
+            |((old, before), (new, now)): (&(RoleQuestion, Dependency), &(RoleQuestion, Dependency))| {
+                old == new && before.scope == now.scope && Arc::ptr_eq(&before.grant, &now.grant)
+            };
         let is_current = |scope: &Scope| {
             let dependents = self.keys.dependents.get(scope);
             let of_queue = dependents.and_then(|dependents| dependents.used.get(&state.tenant_queue));
             of_queue.is_some_and(|of_queue| of_queue.keys.get(key) == Some(&of_queue.round))
         };
         let scopes: BTreeSet<&Scope> = used.iter().map(|(_, dependency)| &dependency.scope).collect();
-        state.uncompared.is_empty()
+        state.dirty.is_empty()
             && old.len() == used.len()
             && old.iter().zip(used.iter()).all(is_same)
             && scopes.into_iter().all(is_current)
@@ -314,7 +320,7 @@ impl Relations<'_> {
     }
 
     /// Whether an answer is about other objects now. If too much text was read, it may be.
-    fn moved(
+    fn alter(
         &mut self,
         question: &Question,
         dependency: &Dependency,
@@ -341,7 +347,7 @@ impl Relations<'_> {
     }
 }
 
-impl Dependents {
+impl WakeIndex {
     pub(super) fn has_key_of(&self, binding: &str) -> bool {
         self.keys.iter().any(|key| *key.binding == *binding)
     }
@@ -358,34 +364,34 @@ impl Dependents {
     }
 }
 
-impl Used {
+impl TenantQuestions {
     /// Counts a change into the answers that it alters, and enters the keys that used them and wait for no turn yet into
-    /// `concerned`. `None` if that takes looking at too much.
+    /// `woken`. `None` if that takes looking at too much.
     fn look(
         &self,
         (tenant_queue, anchors): (&Arc<str>, &[Anchor]),
-        seen: &mut Seen<'_>,
+        view: &mut ChangeView<'_>,
         states: &mut BTreeMap<Key, Box<KeyState>>,
-        concerned: &mut BTreeSet<Key>,
+        woken: &mut BTreeSet<Key>,
     ) -> Option<()> {
         for anchor in anchors {
-            seen.look(tenant_queue)?;
+            view.look(tenant_queue)?;
             let from = (self.round, anchor.clone(), least());
             let anchored = self.asked.range(from..);
             let anchored = anchored.take_while(|((round, at, _), _)| (*round, at) == (self.round, anchor));
             for ((_, _, asked), all) in anchored {
                 for by in all {
-                    let sides = seen.sides(tenant_queue, (&asked.1, &by.selection), &by.grant)?;
+                    let sides = view.sides(tenant_queue, (&asked.1, &by.selection), &by.grant)?;
                     let keys = by.keys.iter().filter(|_| sides[0] != sides[1]);
                     for (key, place) in keys {
-                        seen.look(tenant_queue)?;
+                        view.look(tenant_queue)?;
                         let Some(state) = states.get_mut(key) else {
                             continue;
                         };
                         let primary = state.seen.as_ref();
-                        let moved = seen.moved(tenant_queue, &asked.1, &by.grant, sides, primary)?;
-                        if state.count(*place, moved) && !state.is_told() {
-                            concerned.insert(key.clone());
+                        let delta = view.delta(tenant_queue, &asked.1, &by.grant, sides, primary)?;
+                        if state.count(*place, delta) && !state.is_told() {
+                            woken.insert(key.clone());
                         }
                     }
                 }
@@ -394,33 +400,33 @@ impl Used {
         Some(())
     }
 
-    /// Enters all keys of the present round into `concerned`, because their answers cannot all be compared with a change of
+    /// Enters all keys of the present round into `woken`, because their answers cannot all be compared with a change of
     /// the scope. Their next passes begin another round.
     fn give_up(
         &mut self,
         scope: &Scope,
         states: &mut BTreeMap<Key, Box<KeyState>>,
-        concerned: &mut BTreeSet<Key>,
+        woken: &mut BTreeSet<Key>,
     ) {
         for (key, _) in self.keys.iter().filter(|(_, round)| **round == self.round) {
             if let Some(state) = states.get_mut(key) {
-                state.uncompared.insert(scope.clone());
-                concerned.insert(key.clone());
+                state.dirty.insert(scope.clone());
+                woken.insert(key.clone());
             }
         }
         self.round += 1;
     }
 
-    fn add(&mut self, (asked, dependency): &(Questions, Dependency), key: &Key, place: usize) {
+    fn add(&mut self, (asked, dependency): &(RoleQuestion, Dependency), key: &Key, place: usize) {
         self.keys.insert(key.clone(), self.round);
         let anchored = (self.round, anchor(&asked.1, &dependency.selection), asked.clone());
         let by = self.asked.entry(anchored).or_default();
-        let same = |asked: &&mut Asked| Arc::ptr_eq(&asked.grant, &dependency.grant);
+        let same = |asked: &&mut Askers| Arc::ptr_eq(&asked.grant, &dependency.grant);
         match by.iter_mut().find(same) {
             Some(asked) => {
                 asked.keys.insert(key.clone(), place);
             }
-            None => by.push(Asked {
+            None => by.push(Askers {
                 grant: dependency.grant.clone(),
                 selection: dependency.selection.clone(),
                 keys: BTreeMap::from([(key.clone(), place)]),
@@ -428,7 +434,7 @@ impl Used {
         }
     }
 
-    fn forget(&mut self, asked: &Questions, dependency: &Dependency, key: &Key) {
+    fn forget(&mut self, asked: &RoleQuestion, dependency: &Dependency, key: &Key) {
         let Some(round) = self.keys.get(key) else {
             return;
         };
@@ -456,15 +462,15 @@ fn anchor(question: &Question, selection: &Selection) -> Anchor {
 }
 
 /// The anchors of the questions whose answers a change may alter.
-fn anchors_of(seen: &Seen<'_>) -> Vec<Anchor> {
-    let place = Anchor::Place(seen.change().place.clone());
-    let labels = seen.all_labels().into_iter();
+fn anchors_of(view: &ChangeView<'_>) -> Vec<Anchor> {
+    let place = Anchor::Place(view.change().place.clone());
+    let labels = view.all_labels().into_iter();
     let labels = labels.map(|(name, value)| Anchor::Label(name.into(), value.into()));
     [Anchor::None, place].into_iter().chain(labels).collect()
 }
 
 /// The question that stands before all others.
-fn least() -> Questions {
+fn least() -> RoleQuestion {
     let kind = Kind {
         api_version: String::new(),
         kind: String::new(),
@@ -485,32 +491,37 @@ fn least() -> Questions {
 impl KeyState {
     /// Counts a change into the answer at a place among those that the last pass used, and returns whether that is another
     /// one now.
-    fn count(&mut self, place: usize, by: Moved) -> bool {
-        let (used, moved) = (self.last.used.get(place), self.moved.get_mut(place));
-        let Some(((asked, dependency), moved)) = used.zip(moved) else {
+    fn count(&mut self, place: usize, by: AnswerDelta) -> bool {
+        let (used, delta) = (self.last.used.get(place), self.deltas.get_mut(place));
+        let Some(((asked, dependency), delta)) = used.zip(delta) else {
             return false;
         };
-        moved.add(by);
-        dependency.is_other(&asked.1, *moved)
+        delta.add(by);
+        dependency.is_other(&asked.1, *delta)
     }
 
     /// Whether the key waits for its turn already because of such a change. It is not told again: the next change may come long
     /// before thousands of keys had their turns.
     fn is_told(&self) -> bool {
-        self.queued.is_some() && self.has_moved()
+        self.queued.is_some() && self.has_dependency_cause()
     }
 }
 
 /// Notes a change of an object in the answers that a pass used, without what the pass did itself: `[change, own]`.
 /// Differences add up, so it does not matter which of them is known first.
-fn note(frame: &Frame, work: &mut Work, seen: [Option<&mut Seen<'_>>; 2], answers: Option<&Questions>) {
-    let [mut change, mut own] = seen;
+fn note(
+    frame: &Frame,
+    work: &mut Work,
+    view: [Option<&mut ChangeView<'_>>; 2],
+    answers: Option<&RoleQuestion>,
+) {
+    let [mut change, mut own] = view;
     let mut is_concerned = false;
-    let is_compared = |seen: &Seen<'_>| !work.uncompared.contains(&seen.change().scope);
+    let is_compared = |view: &ChangeView<'_>| !work.dirty.contains(&view.change().scope);
     if ![&change, &own]
         .into_iter()
         .flatten()
-        .all(|seen| is_compared(seen))
+        .all(|view| is_compared(view))
     {
         return;
     }
@@ -519,34 +530,34 @@ fn note(frame: &Frame, work: &mut Work, seen: [Option<&mut Seen<'_>>; 2], answer
             continue;
         }
         let (queue, primary) = (&frame.tenant_queue, frame.snapshot.as_ref());
-        let by = |seen: &mut Option<&mut Seen<'_>>| {
-            let seen = seen.as_mut()?;
-            if seen.change().scope != dependency.scope {
-                return Some(Moved::default());
+        let by = |view: &mut Option<&mut ChangeView<'_>>| {
+            let view = view.as_mut()?;
+            if view.change().scope != dependency.scope {
+                return Some(AnswerDelta::default());
             }
-            let sides = seen.sides(queue, (&asked.1, &dependency.selection), &dependency.grant)?;
-            seen.moved(queue, &asked.1, &dependency.grant, sides, primary)
+            let sides = view.sides(queue, (&asked.1, &dependency.selection), &dependency.grant)?;
+            view.delta(queue, &asked.1, &dependency.grant, sides, primary)
         };
-        let before = dependency.moved;
-        let moved = by(&mut change);
-        let moved = match (moved, &change) {
-            (Some(moved), _) => moved,
-            (None, None) => Moved::default(),
-            (None, Some(seen)) => return leave_uncompared(work, seen.change()),
+        let before = dependency.delta;
+        let delta = by(&mut change);
+        let delta = match (delta, &change) {
+            (Some(delta), _) => delta,
+            (None, None) => AnswerDelta::default(),
+            (None, Some(view)) => return mark_dirty(work, view.change()),
         };
         let own = by(&mut own).unwrap_or_default();
-        dependency.moves([moved, own]);
-        is_concerned |= before != dependency.moved;
+        dependency.change_by([delta, own]);
+        is_concerned |= before != dependency.delta;
     }
     if is_concerned {
-        let seen = [change, own].into_iter().flatten();
-        let mut objects = seen.filter_map(|seen| seen.change().object());
-        work.moved_by = objects.next().map(Object::reference);
+        let view = [change, own].into_iter().flatten();
+        let mut objects = view.filter_map(|view| view.change().object());
+        work.changed_by = objects.next().map(Object::reference);
     }
 }
 
 /// Notes in a pass that a change may alter any of its answers about the scope.
-fn leave_uncompared(work: &mut Work, change: &Change) {
-    work.uncompared.insert(change.scope.clone());
-    work.moved_by = change.object().map(Object::reference);
+fn mark_dirty(work: &mut Work, change: &Change) {
+    work.dirty.insert(change.scope.clone());
+    work.changed_by = change.object().map(Object::reference);
 }

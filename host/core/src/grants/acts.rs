@@ -5,10 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::asks::at_home;
-use super::compiled::{Grants, MINTED, Reach, Target, check_reference, check_sealed, check_word, operation};
+use super::compiled::{
+    Grants, MINTED, Reach, RequestTarget, check_reference, check_sealed, check_word, operation,
+};
 use super::grant::Verb;
-use super::guarded::{Change, check_guarded, host_conditions};
-use super::refusal::{Refusal, Ungranted, named};
+use super::guarded::{ActContent, check_guarded, host_conditions};
+use super::refusal::{MissingGrant, Refusal, named};
 use crate::binding::{Binding, KindGrant, MintGrant};
 use crate::catalogue::{Operation, OperationEffect, SecretRef};
 use crate::contract::{Act, CloudAct, Code, Document, Failure, Mint, ObjectPatch, ObjectRef, Role};
@@ -84,8 +86,8 @@ fn admitted<'a>(
 ) -> Result<&'a Arc<KindGrant>, Refusal> {
     check_reference(object)?;
     grants
-        .admits(verb, &object.kind, own, &Target::object(object))
-        .ok_or_else(|| Ungranted::to(format!("{verb} {}", named(object))).into())
+        .admits(verb, &object.kind, own, &RequestTarget::object(object))
+        .ok_or_else(|| MissingGrant::to(format!("{verb} {}", named(object))).into())
 }
 
 fn check_cloud(binding: &Binding, primary: Option<&Object>, act: &CloudAct) -> Result<(), Refusal> {
@@ -118,16 +120,16 @@ fn check_create(grants: &Grants, primary: Option<&Object>, object: &Document) ->
     let reference = reference_of(content);
     admitted(grants, Verb::Create, own, &reference)?;
     let by_name = WORKLOADS.contains(&reference.kind.kind.as_str());
-    let creation = Change::creation(&reference, content);
+    let creation = ActContent::creation(&reference, content);
     let guarded = check_guarded(grants, own, Verb::Create, &creation, false)?;
     if !host_conditions(content).is_empty() {
-        return Err(Ungranted::to("create with conditions of the host").into());
+        return Err(MissingGrant::to("create with conditions of the host").into());
     }
     Reach::of(guarded, primary).check_new(content, &reference)?;
     if by_name {
         let named = check_guarded(grants, own, Verb::Create, &creation, true);
         let kind = &reference.kind.kind;
-        let named = named.map_err(|_| Ungranted::to(format!("create workload {kind} by name")))?;
+        let named = named.map_err(|_| MissingGrant::to(format!("create workload {kind} by name")))?;
         Ok(Reach::of(named, primary).check_new(content, &reference)?)
     } else {
         Ok(())
@@ -140,7 +142,7 @@ fn check_patch<'a>(
     act: &ObjectPatch,
 ) -> Result<&'a Arc<KindGrant>, Refusal> {
     admitted(grants, Verb::Patch, own, &act.object)?;
-    let change = Change {
+    let change = ActContent {
         object: &act.object,
         subresource: act.subresource.as_deref(),
         content: act.patch.object("patch")?,
@@ -154,7 +156,7 @@ fn check_patch<'a>(
 
 fn check_mint(grants: &Grants, act: &Mint) -> Result<(), Refusal> {
     check_word(&act.kind)?;
-    let grant = minted(grants, &act.kind).ok_or_else(|| Ungranted::to(format!("mint {}", act.kind)))?;
+    let grant = minted(grants, &act.kind).ok_or_else(|| MissingGrant::to(format!("mint {}", act.kind)))?;
     let longest = millis(grant.longest_ttl());
     match act.ttl {
         ttl if ttl > 0 && ttl <= longest => Ok(()),
@@ -169,7 +171,7 @@ fn check_mint(grants: &Grants, act: &Mint) -> Result<(), Refusal> {
 /// A binding that may mint may also revoke. The host that keeps the tokens compares their owners.
 fn check_revoke(grants: &Grants, token: &Document) -> Result<(), Refusal> {
     if grants.mint.is_empty() {
-        return Err(Ungranted::to("revoke a token").into());
+        return Err(MissingGrant::to("revoke a token").into());
     }
     minted_token(token)?;
     Ok(())

@@ -7,10 +7,10 @@ use polity_kube_rules::fields::Requirement;
 use serde_json::Value;
 
 use super::compiled::{
-    Grants, Target, check_kind, check_names, check_reference, check_sealed, check_word, operation,
+    Grants, RequestTarget, check_kind, check_names, check_reference, check_sealed, check_word, operation,
 };
 use super::grant::Verb;
-use super::refusal::{Refusal, Ungranted, named};
+use super::refusal::{MissingGrant, Refusal, named};
 use crate::binding::{Binding, KindGrant};
 use crate::catalogue::OperationEffect;
 use crate::contract::{Code, Document, Failure, ListQuery, Question, Role};
@@ -23,7 +23,7 @@ const IDENTITY: [&str; 2] = ["metadata.name", "metadata.namespace"];
 
 /// Who answers a granted question.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Admitted {
+pub enum Answerer {
     /// A watch, or the API server in its place. Holds the grant that lets the question through, the scope of the watch,
     /// and the selectors of the question.
     Watch(Arc<KindGrant>, Scope, Selection),
@@ -37,7 +37,7 @@ pub fn check_question(
     role: Role,
     primary: Option<&Object>,
     question: &Question,
-) -> Result<Admitted, Refusal> {
+) -> Result<Answerer, Refusal> {
     check_parsed(binding, role, primary, question, None)
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn check_parsed(
     primary: Option<&Object>,
     question: &Question,
     parsed: Option<&Selection>,
-) -> Result<Admitted, Refusal> {
+) -> Result<Answerer, Refusal> {
     check_size(question)?;
     at_home(cluster_of(question))?;
     let own = primary.and_then(Object::namespace);
@@ -58,10 +58,10 @@ pub(crate) fn check_parsed(
             let object = &query.object;
             check_reference(object)?;
             let grant = grants
-                .admits(Verb::Ask, &object.kind, own, &Target::object(object))
-                .ok_or_else(|| Ungranted::to(format!("{} {}", Verb::Ask, named(object))))?;
+                .admits(Verb::Ask, &object.kind, own, &RequestTarget::object(object))
+                .ok_or_else(|| MissingGrant::to(format!("{} {}", Verb::Ask, named(object))))?;
             let scope = scope(grant, own, object.namespace.as_deref(), None);
-            Ok(Admitted::Watch(grant.clone(), scope, Selection::default()))
+            Ok(Answerer::Watch(grant.clone(), scope, Selection::default()))
         }
         Question::Objects(query) => {
             let parsed = parsed.map_or_else(|| Selection::of(question), |parsed| Ok(parsed.clone()));
@@ -70,36 +70,36 @@ pub(crate) fn check_parsed(
         Question::Secret(object) => {
             check_names(object)?;
             if grants.covers_secret(own, object.namespace.as_deref(), &object.name) {
-                Ok(Admitted::Call)
+                Ok(Answerer::Call)
             } else {
-                Err(Ungranted::to(format!("see Secret {}", object.name)).into())
+                Err(MissingGrant::to(format!("see Secret {}", object.name)).into())
             }
         }
         Question::Cloud(call) => {
             let is_read = |effect| effect == OperationEffect::Read;
             let operation = operation(grants, &binding.catalogue, &call.operation, is_read)?;
             check_sealed(grants, primary, operation, call.arguments.tree(&call.operation)?)?;
-            Ok(Admitted::Call)
+            Ok(Answerer::Call)
         }
         Question::Lock(name) => {
             check_word(name)?;
             if grants.covers_lock(name) {
-                Ok(Admitted::Call)
+                Ok(Answerer::Call)
             } else {
-                Err(Ungranted::to(format!("lock {name}")).into())
+                Err(MissingGrant::to(format!("lock {name}")).into())
             }
         }
-        Question::Credential(plan) if role == Role::Identity && is_no_session(plan) => Ok(Admitted::Call),
+        Question::Credential(plan) if role == Role::Identity && is_no_session(plan) => Ok(Answerer::Call),
         Question::Credential(plan) => {
             if grants.credential && role == Role::Identity {
                 check_plan(binding, primary, plan.tree("credential")?)?;
-                Ok(Admitted::Call)
+                Ok(Answerer::Call)
             } else {
-                Err(Ungranted::to("credential").into())
+                Err(MissingGrant::to("credential").into())
             }
         }
-        Question::Reachable(_) if grants.reachable => Ok(Admitted::Call),
-        Question::Reachable(_) => Err(Ungranted::to("ask whether the API server answers").into()),
+        Question::Reachable(_) if grants.reachable => Ok(Answerer::Call),
+        Question::Reachable(_) => Err(MissingGrant::to("ask whether the API server answers").into()),
     }
 }
 
@@ -124,29 +124,29 @@ fn list(
     own: Option<&str>,
     query: &ListQuery,
     selection: Selection,
-) -> Result<Admitted, Refusal> {
+) -> Result<Answerer, Refusal> {
     check_kind(&query.kind)?;
     if query.page.is_some() {
         let message = format!("list {}: this host serves no pages of lists", query.kind.kind);
         return Err(Failure::new(Code::Unimplemented, message).into());
     }
-    let target = Target {
+    let target = RequestTarget {
         namespace: query.namespace.as_deref(),
-        ..Target::default()
+        ..RequestTarget::default()
     };
     let grant = grants
         .admits(Verb::Ask, &query.kind, own, &target)
-        .ok_or_else(|| Ungranted::to(format!("list {}", query.kind.kind)))?;
+        .ok_or_else(|| MissingGrant::to(format!("list {}", query.kind.kind)))?;
     if let Some(field) = hidden_field(grant, &selection) {
         let kind = &query.kind.kind;
         let what = format!("select {kind} by {field}, which its grant does not show");
-        return Err(Ungranted::to(what).into());
+        return Err(MissingGrant::to(what).into());
     }
     // A list without a namespace covers all namespaces of the grant. If the grant names none, that is the primary's
     // own namespace. A grant with a relation also covers cluster-scoped objects.
     let own_only = grant.namespaces.is_none() && grant.relation.is_none();
     let namespace = query.namespace.as_deref().or(own.filter(|_| own_only));
-    Ok(Admitted::Watch(
+    Ok(Answerer::Watch(
         grant.clone(),
         scope(grant, own, namespace, node_of(query, &selection)),
         selection,
@@ -234,7 +234,7 @@ fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Resu
         let name = name.unwrap_or_default();
         check_word(name)?;
         if !binding.grants.covers_secret(own, namespace, name) {
-            return Err(Ungranted::to(format!("credential of Secret {name}")).into());
+            return Err(MissingGrant::to(format!("credential of Secret {name}")).into());
         }
     }
     for account in credential.service_accounts(plan) {
@@ -245,7 +245,7 @@ fn check_plan(binding: &Binding, primary: Option<&Object>, plan: &Value) -> Resu
             check_word(namespace)?;
             check_word(name)?;
             let what = format!("credential by a token of ServiceAccount {namespace}/{name}");
-            return Err(Ungranted::to(what).into());
+            return Err(MissingGrant::to(what).into());
         }
     }
     Ok(())
@@ -285,8 +285,8 @@ mod tests {
     fn secrets_of(grants: &Grants, query: &ListQuery) -> Result<Scope, String> {
         let selection = Selection::of(&Question::Objects(query.clone())).expect("selectors");
         match list(grants, Some("team"), query, selection) {
-            Ok(Admitted::Watch(_, scope, _)) => Ok(scope),
-            Ok(Admitted::Call) => panic!("a watch answers it"),
+            Ok(Answerer::Watch(_, scope, _)) => Ok(scope),
+            Ok(Answerer::Call) => panic!("a watch answers it"),
             Err(refusal) => Err(Failure::from(refusal).message),
         }
     }
@@ -361,7 +361,12 @@ mod tests {
                 namespace: Some(namespace.into()),
                 name: name.into(),
             };
-            let grant = both.admits(Verb::Ask, &object.kind, Some("team"), &Target::object(&object))?;
+            let grant = both.admits(
+                Verb::Ask,
+                &object.kind,
+                Some("team"),
+                &RequestTarget::object(&object),
+            )?;
             Some((grant.fields.is_some(), grant.name.is_some()))
         };
         assert_eq!(

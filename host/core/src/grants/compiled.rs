@@ -8,7 +8,7 @@ use polity_kube_rules::text;
 use serde_json::Value;
 
 use super::grant::{Grant, KindGrant, MintGrant, Relation, SecretGrant, Verb};
-use super::refusal::{Refusal, Ungranted};
+use super::refusal::{MissingGrant, Refusal};
 use crate::catalogue::{Catalogue, Operation, OperationEffect, SecretRef};
 use crate::contract::{Code, Failure, Kind, ObjectRef};
 use crate::object::Object;
@@ -50,7 +50,7 @@ pub struct Grants {
 
 /// The part of a request that grants are compared with.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Target<'a> {
+pub(crate) struct RequestTarget<'a> {
     pub(super) namespace: Option<&'a str>,
     /// `None` for a list. Its objects are then checked one by one.
     pub(super) name: Option<&'a str>,
@@ -62,12 +62,12 @@ pub(crate) struct Target<'a> {
     pub(super) by_name: bool,
 }
 
-impl<'a> Target<'a> {
+impl<'a> RequestTarget<'a> {
     pub(super) fn object(object: &'a ObjectRef) -> Self {
-        Target {
+        RequestTarget {
             namespace: object.namespace.as_deref(),
             name: Some(&object.name),
-            ..Target::default()
+            ..RequestTarget::default()
         }
     }
 }
@@ -112,7 +112,7 @@ impl Grants {
         verb: Verb,
         kind: &Kind,
         own: Option<&str>,
-        target: &Target<'_>,
+        target: &RequestTarget<'_>,
     ) -> Option<&Arc<KindGrant>> {
         let grants = self.objects.get(&(verb, kind.clone()))?;
         grants.iter().find(|grant| admits(grant, own, target))
@@ -143,7 +143,7 @@ impl Grants {
 }
 
 /// Whether a grant fits the target of a request.
-pub(super) fn admits(grant: &KindGrant, own: Option<&str>, target: &Target<'_>) -> bool {
+pub(super) fn admits(grant: &KindGrant, own: Option<&str>, target: &RequestTarget<'_>) -> bool {
     let names = |granted: &Option<Vec<String>>, name: &str| granted.iter().flatten().any(|g| g == name);
     // `reaches` compares the name itself.
     let by_name = !target.by_name || grant.name.is_some();
@@ -182,7 +182,7 @@ impl<'a> Reach<'a> {
     }
 
     /// The same for an object that is not made yet. It may be large, so only what the relation compares is made text.
-    pub(super) fn check_new(&self, content: &Value, reference: &ObjectRef) -> Result<(), Ungranted> {
+    pub(super) fn check_new(&self, content: &Value, reference: &ObjectRef) -> Result<(), MissingGrant> {
         let theirs = |relation: &Relation| projection::get(content, &relation.theirs);
         let theirs = self.grant.relation.as_ref().and_then(theirs);
         let theirs = theirs.map(|value| text::canonical(value.clone()));
@@ -192,7 +192,7 @@ impl<'a> Reach<'a> {
         {
             Ok(())
         } else {
-            Err(Ungranted::unrelated(reference))
+            Err(MissingGrant::unrelated(reference))
         }
     }
 }
@@ -217,11 +217,11 @@ pub(crate) fn check_relation(
     grant: &KindGrant,
     primary: Option<&Object>,
     other: &Object,
-) -> Result<(), Ungranted> {
+) -> Result<(), MissingGrant> {
     if Reach::of(grant, primary).includes(other) {
         Ok(())
     } else {
-        Err(Ungranted::unrelated(&other.reference()))
+        Err(MissingGrant::unrelated(&other.reference()))
     }
 }
 
@@ -242,7 +242,7 @@ pub(super) fn check_sealed(
             return Err(no_name(&name).into());
         }
         if !name.starts_with(MINTED) && !grants.covers_secret(own, own, &name) {
-            return Err(Ungranted::to(format!("unseal Secret {name}")).into());
+            return Err(MissingGrant::to(format!("unseal Secret {name}")).into());
         }
     }
     Ok(())
@@ -257,7 +257,7 @@ pub(super) fn operation<'a>(
 ) -> Result<&'a Operation, Refusal> {
     check_word(name)?;
     if !grants.covers_operation(name) {
-        return Err(Ungranted::to(format!("cloud operation {name}")).into());
+        return Err(MissingGrant::to(format!("cloud operation {name}")).into());
     }
     match catalogue.operations.get(name) {
         None => {
@@ -290,10 +290,10 @@ pub(super) fn covers(granted: &str, name: &str) -> bool {
     }
 }
 
-pub(super) fn closed(kind: &Kind) -> Result<(), Ungranted> {
+pub(super) fn closed(kind: &Kind) -> Result<(), MissingGrant> {
     if is_closed(kind) {
         let Kind { kind, api_version } = kind;
-        Err(Ungranted::to(format!(
+        Err(MissingGrant::to(format!(
             "{kind} of {api_version} is closed to policies"
         )))
     } else {
@@ -455,10 +455,10 @@ mod tests {
         let plain = json!({"apiVersion": "v1", "kind": "Any"});
         let all: Vec<Grant> =
             serde_json::from_value(json!([{"ask": related}, {"ask": plain}])).expect("grants");
-        let target = Target {
+        let target = RequestTarget {
             namespace: Some("team"),
             name: Some("one"),
-            ..Target::default()
+            ..RequestTarget::default()
         };
         let grants = Grants::compile(&all);
         let admitted = grants.admits(Verb::Ask, &grant(json!({})).kind(), Some("team"), &target);

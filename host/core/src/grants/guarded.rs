@@ -4,25 +4,25 @@ use serde_json::Value;
 
 use std::sync::Arc;
 
-use super::compiled::{Grants, Target, no_name};
+use super::compiled::{Grants, RequestTarget, no_name};
 use super::grant::Verb;
-use super::refusal::{Refusal, Ungranted, named};
+use super::refusal::{MissingGrant, Refusal, named};
 use crate::binding::{Binding, BindingSpec, Grant, KindGrant};
 use crate::contract::{Code, Failure, ObjectRef, Role};
 use crate::merge::{self, Edits};
 use polity_kube_rules::names::is_wellformed;
 
 /// The content that an act writes into another object.
-pub(super) struct Change<'a> {
+pub(super) struct ActContent<'a> {
     pub(super) object: &'a ObjectRef,
     pub(super) subresource: Option<&'a str>,
     pub(super) content: &'a Value,
     pub(super) is_creation: bool,
 }
 
-impl<'a> Change<'a> {
+impl<'a> ActContent<'a> {
     pub(super) fn creation(object: &'a ObjectRef, content: &'a Value) -> Self {
-        Change {
+        ActContent {
             object,
             subresource: None,
             content,
@@ -42,16 +42,16 @@ pub(super) fn check_guarded<'a>(
     grants: &'a Grants,
     own: Option<&str>,
     verb: Verb,
-    change: &Change<'_>,
+    change: &ActContent<'_>,
     by_name: bool,
 ) -> Result<&'a Arc<KindGrant>, Refusal> {
-    let Change { object, content, .. } = change;
+    let ActContent { object, content, .. } = change;
     if content["status"].get("pending").is_some() {
         let what = format!(
             "write status.pending of {}: it belongs to the host",
             named(object)
         );
-        return Err(Ungranted::to(what).into());
+        return Err(MissingGrant::to(what).into());
     }
     let subresource = change
         .subresource
@@ -75,15 +75,15 @@ pub(super) fn check_guarded<'a>(
         .into_iter()
         .filter(|field| writes(field))
         .collect();
-    let target = Target {
+    let target = RequestTarget {
         subresource,
         metadata: &metadata,
         by_name,
-        ..Target::object(object)
+        ..RequestTarget::object(object)
     };
     grants.admits(verb, &object.kind, own, &target).ok_or_else(|| {
         let object = named(object);
-        Ungranted::to(match subresource {
+        MissingGrant::to(match subresource {
             Some(name) => format!("patch subresource {name} of {object}"),
             None => format!("write metadata.{} of {object}", metadata.join(", metadata.")),
         })

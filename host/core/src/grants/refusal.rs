@@ -9,14 +9,14 @@ use crate::contract::{Code, Failure, ObjectRef};
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
     /// No grant of the binding allows the request. This is shown on the binding.
-    Ungranted(Ungranted),
+    Ungranted(MissingGrant),
     /// The request is wrong, whatever is granted.
     Wrong(Failure),
 }
 
 /// What a request would do that no grant of a binding allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ungranted(String);
+pub struct MissingGrant(String);
 
 /// An object, as refusals name it.
 pub(super) fn named(object: &ObjectRef) -> String {
@@ -27,19 +27,19 @@ pub(super) fn named(object: &ObjectRef) -> String {
     }
 }
 
-impl Ungranted {
+impl MissingGrant {
     /// By what it would do, as a sentence ends that says what is not granted.
     pub(crate) fn to(what: impl Into<String>) -> Self {
-        Ungranted(what.into())
+        MissingGrant(what.into())
     }
 
     /// An object that does not have the relation of its grant.
     pub(super) fn unrelated(object: &ObjectRef) -> Self {
-        Ungranted(format!("{}: not related", named(object)))
+        MissingGrant(format!("{}: not related", named(object)))
     }
 }
 
-impl fmt::Display for Ungranted {
+impl fmt::Display for MissingGrant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "not granted: {}", self.0)
     }
@@ -63,14 +63,14 @@ impl From<Failure> for Refusal {
     }
 }
 
-impl From<Ungranted> for Refusal {
-    fn from(ungranted: Ungranted) -> Self {
+impl From<MissingGrant> for Refusal {
+    fn from(ungranted: MissingGrant) -> Self {
         Refusal::Ungranted(ungranted)
     }
 }
 
-impl From<Ungranted> for Failure {
-    fn from(ungranted: Ungranted) -> Self {
+impl From<MissingGrant> for Failure {
+    fn from(ungranted: MissingGrant) -> Self {
         Failure::new(Code::PermissionDenied, ungranted.to_string())
     }
 }
@@ -102,11 +102,11 @@ mod tests {
         };
         for (ungranted, said) in [
             (
-                Ungranted::to(format!("{} {}", Verb::Ask, named(&object(Some("team"))))),
+                MissingGrant::to(format!("{} {}", Verb::Ask, named(&object(Some("team"))))),
                 "not granted: ask for Any team/one",
             ),
             (
-                Ungranted::unrelated(&object(None)),
+                MissingGrant::unrelated(&object(None)),
                 "not granted: Any one: not related",
             ),
         ] {

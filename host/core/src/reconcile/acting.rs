@@ -13,12 +13,14 @@ use sha2::{Digest as _, Sha256};
 use super::context::{Command, Context, Report};
 use super::flow::{Flow, NextPhase, PhaseEvent};
 use super::frame::{CLUSTER_LONGEST, Frame, primary_scope};
-use super::own_writes::{Before, is_outdated};
-use super::pass_end::Ended;
+use super::own_writes::{ObjectBefore, is_outdated};
+use super::pass_end::PassEnd;
 use super::role::RoleRun;
-use super::work::{Entry, EntryHistory, Fate, Work};
+use super::work::{EntryHistory, Fate, KnownEntry, Work};
 use crate::binding::MintGrant;
-use crate::call::{Call, CloudRequest, Commit, Found, Mint, PendingEntry, Prepared, Reply, Site, Write};
+use crate::call::{
+    Call, CloudRequest, Commit, Mint, PendingEntry, Preparation, ReadResult, Reply, Site, Write,
+};
 use crate::catalogue::BEGINS_WITHIN;
 use crate::contract::{Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request};
 use crate::grants;
@@ -27,7 +29,7 @@ use crate::pending::Pending;
 use crate::record::{Discard, Outcome, WritePurpose};
 use crate::render::too_large;
 use crate::shared::guards::Guard;
-use crate::shared::terms::{Standing, Terms};
+use crate::shared::terms::{PrimaryCheck, Terms};
 use crate::time::Boot;
 
 /// The acts of a step.
@@ -44,11 +46,11 @@ pub(crate) struct Acting {
 struct ActSlot {
     act: Act,
     /// For a create: what its preparation found.
-    prepared: Option<Prepared>,
+    prepared: Option<Preparation>,
     /// For a create: the key of its entry in `status.pending`.
     entry: Option<String>,
     /// For an act on another object: the object as it was when the act was asked for.
-    before: Before,
+    before: ObjectBefore,
     answer: Option<Answer>,
 }
 
@@ -92,7 +94,7 @@ impl Acting {
             act,
             prepared: None,
             entry: None,
-            before: Before::default(),
+            before: ObjectBefore::default(),
             answer: None,
         };
         Acting {
@@ -204,7 +206,7 @@ impl Acting {
     fn on_prepared(
         mut self,
         index: usize,
-        found: Result<Prepared, Failure>,
+        found: Result<Preparation, Failure>,
         context: &mut Context<'_>,
     ) -> Flow<Self> {
         let slot = &mut self.acts[index];
@@ -248,7 +250,7 @@ impl Acting {
         self.wait(ActStep::AddFinalizer)
     }
 
-    fn on_finalizer_added(self, found: Found, context: &mut Context<'_>) -> Flow<Self> {
+    fn on_finalizer_added(self, found: ReadResult, context: &mut Context<'_>) -> Flow<Self> {
         if let Err(failure) = context.primary_written(WritePurpose::AddFinalizer, found) {
             let all: Vec<usize> = (0..self.acts.len()).collect();
             return self.not_written(failure, &all, context);
@@ -306,7 +308,7 @@ impl Acting {
             let history = EntryHistory::written(self.entered_at);
             context.work.histories.insert(entry.key.clone(), history);
             let fate = Fate::Open;
-            context.work.entered.push(Entry { entry, fate });
+            context.work.entered.push(KnownEntry { entry, fate });
         }
         let creates = self.acts.iter().any(|slot| slot.entry.is_some());
         if creates && context.is_guarded(Guard::WriteAhead) {
@@ -347,7 +349,7 @@ impl Acting {
             .filter(of_step)
     }
 
-    fn on_written_ahead(mut self, found: Found, context: &mut Context<'_>) -> Flow<Self> {
+    fn on_written_ahead(mut self, found: ReadResult, context: &mut Context<'_>) -> Flow<Self> {
         if let Err(failure) = context.primary_written(WritePurpose::WriteAhead, found) {
             let creates: Vec<usize> = self.creates().collect();
             return self.not_written(failure, &creates, context);
@@ -386,7 +388,7 @@ impl Acting {
                 return self.discard(Discard::NotWritten(failure), context);
             }
             self.leave(context.frame, context.work);
-            return Flow::End(Ended::plain(Outcome::Failed(failure)));
+            return Flow::End(PassEnd::plain(Outcome::Failed(failure)));
         }
         for index in affected {
             self.not_begun(*index, Code::Aborted, &failure.message, context);
@@ -458,7 +460,7 @@ impl Acting {
     /// Ends the pass before any act was performed.
     fn discard(self, why: Discard, context: &mut Context<'_>) -> Flow<Self> {
         self.leave(context.frame, context.work);
-        Flow::End(Ended::plain(Outcome::Discarded(why)))
+        Flow::End(PassEnd::plain(Outcome::Discarded(why)))
     }
 
     /// Records the acts so far when the pass ends early, including one that may have been performed: its change was asked
@@ -479,7 +481,7 @@ impl Acting {
     }
 
     /// Handles the answer of an act on another object.
-    fn on_other_written(self, index: usize, found: Found, context: &mut Context<'_>) -> Flow<Self> {
+    fn on_other_written(self, index: usize, found: ReadResult, context: &mut Context<'_>) -> Flow<Self> {
         let answer = found.map(|left| {
             let (slot, left) = (&self.acts[index], left.into_iter().next());
             let answer = answer_of(&slot.act, left.as_ref());
@@ -540,12 +542,12 @@ fn not_performed(code: Code, why: &str) -> Failure {
 }
 
 /// For the first act: the primary as this pass read it. It must still be so when the act begins.
-fn standing(context: &Context<'_>) -> Option<Standing> {
+fn standing(context: &Context<'_>) -> Option<PrimaryCheck> {
     if context.work.acted || !context.is_guarded(Guard::LookBeforeTheFirstAct) {
         return None;
     }
     let place = context.frame.place();
-    Some(Standing {
+    Some(PrimaryCheck {
         scope: primary_scope(&context.frame.binding, &place),
         place,
         snapshot: context.frame.snapshot.clone(),
@@ -567,7 +569,7 @@ fn request_of(act: CloudAct, key: Option<String>, context: &Context<'_>) -> Clou
 fn call_of(
     act: Act,
     key: Option<String>,
-    prepared: Option<Prepared>,
+    prepared: Option<Preparation>,
     context: &Context<'_>,
 ) -> (Call, Duration) {
     let frame = context.frame;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::frame::{Frame, Questions};
+use super::frame::{Frame, RoleQuestion};
 use super::work::Work;
 use crate::call::{Call, Scope};
 use crate::contract::{Failure, ObjectRef};
 use crate::fault::Fault;
-use crate::grants::{Refusal, Ungranted};
+use crate::grants::{MissingGrant, Refusal};
 use crate::object::Object;
 use crate::shared::Shared;
 use crate::shared::cache::Change;
@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// other answers of the pass may be outdated by them.
     Saw {
         objects: Vec<Object>,
-        answers: Option<Questions>,
+        answers: Option<RoleQuestion>,
     },
     /// Enter an object into the cache that this pass wrote, the primary or another one. What is its own doing is no
     /// news to the pass.
@@ -76,7 +76,7 @@ pub(crate) enum Report {
     /// A policy broke its contract.
     Faulted(Fault),
     /// A policy requested something that the binding does not grant.
-    Ungranted(Ungranted),
+    Ungranted(MissingGrant),
     /// The API server did not keep the value at this path.
     NotKept(String),
     /// The wait that a retry policy asked for was changed to fit the limits.
@@ -110,7 +110,7 @@ impl Context<'_> {
         refusal.into()
     }
 
-    /// Makes a call that changes nothing outside, as soon as its room has a place.
+    /// Makes a call that changes nothing outside, as soon as its capacity has a place.
     pub(super) fn call(&mut self, slot: usize, call: Call, longest: Duration) {
         self.command(Command::Call {
             slot,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::context::{Context, Report};
 use super::flow::{Flow, PhaseEvent};
-use super::pass_end::{Ended, Finished};
+use super::pass_end::{PassEnd, PassResult};
 use crate::binding::Limits;
 use crate::call::{Call, Reply};
 use crate::contract::{Code, Failure, Next, Origin, RetryClass, RetryRequest, Role, Wait};
@@ -20,15 +20,15 @@ const MESSAGE: usize = 512;
 /// A call of the retry policy, for a pass that has ended.
 #[derive(Debug)]
 pub(crate) struct Deciding {
-    ended: Ended,
+    ended: PassEnd,
     request: RetryRequest,
 }
 
-impl Ended {
+impl PassEnd {
     /// Asks the retry policy, if the pass is retried and the binding names a retry policy.
     pub(super) fn decide(self, context: &mut Context<'_>) -> Flow<Deciding> {
         let Some((origin, class, failure)) = self.to_retry(context) else {
-            return Flow::Finish(Finished {
+            return Flow::Finish(PassResult {
                 ended: self,
                 waited: None,
                 retry: None,
@@ -90,9 +90,9 @@ impl Deciding {
     }
 
     /// Ends the pass with the host's own wait, without the retry policy.
-    pub(super) fn interrupt(self) -> Finished {
+    pub(super) fn interrupt(self) -> PassResult {
         let delay = Delay::After(default_wait(&self.request));
-        Finished {
+        PassResult {
             ended: self.ended,
             waited: Some((delay, self.request)),
             retry: None,
@@ -116,7 +116,7 @@ impl Deciding {
             context.report(wrong);
         }
         let waited = Some((delay, request));
-        Flow::Finish(Finished { ended, waited, retry })
+        Flow::Finish(PassResult { ended, waited, retry })
     }
 }
 
@@ -225,15 +225,15 @@ mod tests {
         fixture
     }
 
-    fn retries(class: RetryClass, failure: Option<Failure>) -> Ended {
-        Ended {
+    fn retries(class: RetryClass, failure: Option<Failure>) -> PassEnd {
+        PassEnd {
             next: Some(Next::Retry { class, failure }),
-            ..Ended::plain(Outcome::Published)
+            ..PassEnd::plain(Outcome::Published)
         }
     }
 
     /// The request that the retry policy gets.
-    fn asked(fixture: &mut Fixture, ended: Ended) -> Option<RetryRequest> {
+    fn asked(fixture: &mut Fixture, ended: PassEnd) -> Option<RetryRequest> {
         let (flow, _) = fixture.with(|context| end(ended, context));
         let Flow::Again(phase) = flow else { return None };
         let (_, commands) = fixture.enter(phase);
@@ -259,12 +259,12 @@ mod tests {
                 )
             })
         };
-        let discarded = Ended::plain(Outcome::Discarded(Discard::Changed));
+        let discarded = PassEnd::plain(Outcome::Discarded(Discard::Changed));
         assert_eq!(
             of(&mut fixture, discarded),
             Some((Origin::Conflict, RetryClass::Conflict, None))
         );
-        let failed = Ended::plain(Outcome::Failed(unavailable.clone()));
+        let failed = PassEnd::plain(Outcome::Failed(unavailable.clone()));
         assert_eq!(
             of(&mut fixture, failed),
             Some((Origin::Publication, RetryClass::Short, Some(Code::Unavailable)))
@@ -282,7 +282,7 @@ mod tests {
             Outcome::Bug("x".into()),
         ] {
             assert_eq!(
-                of(&mut fixture, Ended::plain(outcome.clone())),
+                of(&mut fixture, PassEnd::plain(outcome.clone())),
                 None,
                 "{outcome:?}"
             );
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_defect_of_the_host_waits_by_the_ladder() {
         let mut fixture = fixture();
-        let ended = Ended::plain(Outcome::Bug("x".into()));
+        let ended = PassEnd::plain(Outcome::Bug("x".into()));
         let (flow, _) = fixture.with(|context| end(ended, context));
         let Flow::Finish(finished) = flow else {
             panic!("{flow:?}")
@@ -492,7 +492,7 @@ mod tests {
     #[test]
     fn an_identity_that_denies_is_asked_about_as_itself() {
         let mut fixture = fixture();
-        let denied = Ended {
+        let denied = PassEnd {
             outcome: Outcome::Denied,
             ..retries(RetryClass::Long, None)
         };

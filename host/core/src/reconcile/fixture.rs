@@ -13,21 +13,21 @@ use crate::binding::{
     Binding, BindingSpec, CloudRef, Governs, Grant, KindGrant, Limits, LoadedPolicy, Policies, PolicyId,
     Tenant,
 };
-use crate::call::{Call, LeaseRead, Prepared, Reply, Scope, Site, Write};
+use crate::call::{Call, LeaseRead, Preparation, Reply, Scope, Site, Write};
 use crate::catalogue::{Catalogue, Operation, OperationEffect};
 use crate::contract::{
     Act, Answer, Ask, CloudAct, CloudCall, Code, Conclusion, Entry, Failure, Kind, Manifest, Next,
     ObjectQuery, ObjectRef, Origin, Question, Request, RetryClass, RetryRequest, Role, Step, Verdict,
 };
-use crate::fair::Places;
-use crate::fault::Stepped;
+use crate::fair::Quota;
+use crate::fault::StepOutput;
 use crate::key::{Key, PassId};
 use crate::object::Object;
 use crate::record::Outcome;
 use crate::shared::Shared;
 use crate::shared::capacity::Capacity;
 use crate::shared::lease::Lease;
-use crate::shared::terms::Target;
+use crate::shared::terms::Receiver;
 use crate::shared::terms::Terms;
 use crate::time::{Boot, Now, Unix};
 use crate::worker::{StepInput, StepReply};
@@ -244,8 +244,8 @@ impl Fixture {
     /// The pass may hold texts of any size.
     pub(super) fn grow(&mut self) {
         let (pass, queue) = (self.frame.id, self.frame.tenant_queue.clone());
-        let places = (Capacity::Large, Places::UNBOUNDED);
-        self.calls.wait(Target::Pass(pass, 0), places, &queue, None);
+        let places = (Capacity::Large, Quota::UNBOUNDED);
+        self.calls.wait(Receiver::Pass(pass, 0), places, &queue, None);
         self.calls.next(&Capacity::Large).expect("a place");
     }
 
@@ -499,14 +499,14 @@ pub(super) fn stepped(step: Step) -> PhaseEvent {
     PhaseEvent::Reply(
         0,
         Reply::Stepped(StepReply {
-            stepped: Some(Stepped { outcome, fuel: 1 }),
+            stepped: Some(StepOutput { outcome, fuel: 1 }),
             ..StepReply::default()
         }),
     )
 }
 
-fn nothing() -> Stepped {
-    Stepped {
+fn nothing() -> StepOutput {
+    StepOutput {
         outcome: Ok(pending(Vec::new())),
         fuel: 0,
     }
@@ -599,13 +599,13 @@ fn operation(call: &Call) -> Option<&str> {
 }
 
 /// The reply with the result of a preparation.
-pub(super) fn prepared(slot: usize, found: Result<Prepared, Failure>) -> PhaseEvent {
+pub(super) fn prepared(slot: usize, found: Result<Preparation, Failure>) -> PhaseEvent {
     PhaseEvent::Reply(slot, Reply::Prepared(found))
 }
 
 /// The result of a preparation that succeeded.
-pub(crate) fn ready() -> Prepared {
-    Prepared {
+pub(crate) fn ready() -> Preparation {
+    Preparation {
         site: Site {
             place: vec!["sim".into()],
             principal: "host".into(),

@@ -1,15 +1,15 @@
 //! The events that a phase handles, and what follows them. No phase knows another one: it says with what the next one begins.
 
-use super::pass_end::{Ended, Finished};
+use super::pass_end::{PassEnd, PassResult};
 use super::role::RoleRun;
-use super::work::Concluded;
+use super::work::CheckedConclusion;
 use crate::call::{Reply, Scope};
 use crate::contract::{Act, Ask};
 use crate::record::Outcome;
 use crate::shared::terms::NotSent;
 
 /// What a phase waits for.
-pub(crate) enum Awaited<'a> {
+pub(crate) enum PhaseWait<'a> {
     /// A watch that has not listed yet.
     Watch(&'a Scope),
     /// The reply of a call.
@@ -51,9 +51,9 @@ pub(crate) enum Flow<P> {
     /// Enter another phase, after the commands are performed.
     Enter(NextPhase),
     /// The pass has ended, and its retry policy may have to decide how long the key waits.
-    End(Ended),
+    End(PassEnd),
     /// The pass has ended, and the wait of the key is decided.
-    Finish(Finished),
+    Finish(PassResult),
     /// The event fits no row of the phase.
     Bug(String),
 }
@@ -66,7 +66,7 @@ pub(crate) enum NextPhase {
     Asking(RoleRun, Vec<Ask>),
     Acting(RoleRun, Vec<Act>),
     /// Publishes what the pass concluded.
-    Publishing(Concluded, Outcome),
+    Publishing(CheckedConclusion, Outcome),
     /// Publishes the fault of a policy.
     PublishingFault(String),
     /// Publishes a defect of this host.

@@ -43,7 +43,7 @@ pub(crate) struct Frame {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastPass {
     /// The questions that the last concluded pass used, and how their answers changed since.
-    pub(crate) used: Arc<[(Questions, Dependency)]>,
+    pub(crate) used: Arc<[(RoleQuestion, Dependency)]>,
     /// Since when the passes of the key fail.
     pub(crate) failing_since: Option<Boot>,
     /// How long the key waited after the last pass, if that pass had to be retried.
@@ -51,7 +51,7 @@ pub(crate) struct LastPass {
 }
 
 /// A question, and the role that asked it. It is shared: a pass has hundreds, and each is in an index, too.
-pub(crate) type Questions = Arc<(Role, Question)>;
+pub(crate) type RoleQuestion = Arc<(Role, Question)>;
 
 /// An answer that a pass depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,19 +64,19 @@ pub(crate) struct Dependency {
     /// The number of objects that the answer counted.
     pub(crate) count: u64,
     /// How the answer changed since it was given.
-    pub(crate) moved: Moved,
+    pub(crate) delta: AnswerDelta,
 }
 
 /// The change of an answer: the digests of its items after each change, minus those before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Moved {
+pub(crate) struct AnswerDelta {
     sum: u128,
     count: i64,
 }
 
-impl Moved {
+impl AnswerDelta {
     /// A change that is known to exist, but not as a difference of digests.
-    pub(crate) const SOMEHOW: Moved = Moved { sum: 1, count: 0 };
+    pub(crate) const UNKNOWN: AnswerDelta = AnswerDelta { sum: 1, count: 0 };
 
     /// Adds the change of one item.
     pub(crate) fn by(&mut self, before: Option<u128>, after: Option<u128>) {
@@ -86,7 +86,7 @@ impl Moved {
     }
 
     /// Adds another change.
-    pub(crate) fn add(&mut self, other: Moved) {
+    pub(crate) fn add(&mut self, other: AnswerDelta) {
         self.sum = self.sum.wrapping_add(other.sum);
         self.count += other.count;
     }
@@ -99,33 +99,33 @@ impl Dependency {
             scope,
             selection,
             count: 0,
-            moved: Moved::default(),
+            delta: AnswerDelta::default(),
         }
     }
 
     /// Enters how a change altered the answer, and what of it the pass did itself. The pass knows the latter, so it
     /// counts as if it had been answered.
-    pub(crate) fn moves(&mut self, [moved, own]: [Moved; 2]) {
+    pub(crate) fn change_by(&mut self, [delta, own]: [AnswerDelta; 2]) {
         self.count = self.count.saturating_add_signed(own.count);
-        self.moved.add(moved);
-        self.moved.sum = self.moved.sum.wrapping_sub(own.sum);
-        self.moved.count -= own.count;
+        self.delta.add(delta);
+        self.delta.sum = self.delta.sum.wrapping_sub(own.sum);
+        self.delta.count -= own.count;
     }
 
     /// Whether the answer of the question has changed. A list that was too long and still is too long has the same
     /// answer.
-    pub(crate) fn is_other(&self, question: &Question, moved: Moved) -> bool {
+    pub(crate) fn is_other(&self, question: &Question, delta: AnswerDelta) -> bool {
         let is_too_long = |count: u64| match question {
             Question::Objects(query) => count > limit(query),
             _ => false,
         };
-        let now = self.count.saturating_add_signed(moved.count);
-        moved != Moved::default() && !(is_too_long(self.count) && is_too_long(now))
+        let now = self.count.saturating_add_signed(delta.count);
+        delta != AnswerDelta::default() && !(is_too_long(self.count) && is_too_long(now))
     }
 }
 
 /// The answers that a pass depends on, by role and question.
-pub(super) type Dependencies = BTreeMap<Questions, Dependency>;
+pub(super) type Dependencies = BTreeMap<RoleQuestion, Dependency>;
 
 impl Frame {
     pub(crate) fn place(&self) -> ObjectKey {
@@ -222,18 +222,18 @@ mod tests {
             limit: 2,
             ..ListQuery::all(grant.kind())
         });
-        let moved = |before: Option<u128>, after: Option<u128>| {
-            let mut moved = Moved::default();
-            moved.by(before, after);
-            moved
+        let delta = |before: Option<u128>, after: Option<u128>| {
+            let mut delta = AnswerDelta::default();
+            delta.by(before, after);
+            delta
         };
         let (changed, more, less) = (
-            moved(Some(1), Some(2)),
-            moved(None, Some(3)),
-            moved(Some(3), None),
+            delta(Some(1), Some(2)),
+            delta(None, Some(3)),
+            delta(Some(3), None),
         );
-        for (count, moved, is_other) in [
-            (1, Moved::default(), false),
+        for (count, delta, is_other) in [
+            (1, AnswerDelta::default(), false),
             (1, changed, true),
             (2, changed, true),
             (2, more, true),
@@ -245,15 +245,15 @@ mod tests {
             let mut dependency = Dependency::new(grant.clone().into(), scope, Selection::default());
             dependency.count = count;
             assert_eq!(
-                dependency.is_other(&question, moved),
+                dependency.is_other(&question, delta),
                 is_other,
-                "{count} {moved:?}"
+                "{count} {delta:?}"
             );
             let lock = Question::Lock("one".into());
-            assert_eq!(dependency.is_other(&lock, moved), moved != Moved::default());
-            dependency.moves([moved, moved]);
-            assert_eq!(dependency.count, count.saturating_add_signed(moved.count));
-            assert_eq!(dependency.moved, Moved::default());
+            assert_eq!(dependency.is_other(&lock, delta), delta != AnswerDelta::default());
+            dependency.change_by([delta, delta]);
+            assert_eq!(dependency.count, count.saturating_add_signed(delta.count));
+            assert_eq!(dependency.delta, AnswerDelta::default());
         }
     }
 }

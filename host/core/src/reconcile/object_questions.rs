@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::context::{Command, Context};
-use super::frame::{CLUSTER_LONGEST, Dependency, Moved, Questions};
+use super::frame::{AnswerDelta, CLUSTER_LONGEST, Dependency, RoleQuestion};
 use crate::binding::KindGrant;
 use crate::call::{Call, Scope};
 use crate::contract::{Code, Failure, Json, ListQuery, Question};
-use crate::grants::{self, Admitted};
+use crate::grants::{self, Answerer};
 use crate::key::ObjectKey;
 use crate::object::Object;
 use crate::render::Render;
@@ -31,10 +31,10 @@ pub(super) enum AskState {
 }
 
 /// What answers a question about objects of the cluster.
-pub(super) enum Looked {
+pub(super) enum AnswerSource {
     State(AskState),
     /// A list that is to be read.
-    List(Box<Look>),
+    List(Box<ObjectQuestion>),
 }
 
 impl AskState {
@@ -45,39 +45,39 @@ impl AskState {
 
 /// A granted question about objects of the cluster.
 #[derive(Debug)]
-pub(super) struct Look {
-    pub(super) asked: Questions,
+pub(super) struct ObjectQuestion {
+    pub(super) asked: RoleQuestion,
     pub(super) grant: Arc<KindGrant>,
     pub(super) scope: Scope,
     pub(super) selection: Selection,
 }
 
-impl Look {
+impl ObjectQuestion {
     /// Checks a question. Its selectors are parsed only if they are not known yet.
     pub(super) fn of(
-        asked: Questions,
+        asked: RoleQuestion,
         parsed: Option<&Selection>,
         context: &Context<'_>,
     ) -> Result<Self, Failure> {
         let (binding, primary) = (&context.frame.binding, context.frame.snapshot.as_ref());
         match grants::check_parsed(binding, asked.0, primary, &asked.1, parsed)? {
-            Admitted::Watch(grant, scope, selection) => Ok(Look {
+            Answerer::Watch(grant, scope, selection) => Ok(ObjectQuestion {
                 asked,
                 grant,
                 scope,
                 selection,
             }),
-            Admitted::Call => Err(Failure::new(Code::Internal, "no watch answers this")),
+            Answerer::Call => Err(Failure::new(Code::Internal, "no watch answers this")),
         }
     }
 
     /// Answers from the watch, or starts what will answer. A list that is to be read has to wait for its turn.
-    pub(super) fn begin(self, slot: usize, context: &mut Context<'_>) -> Looked {
+    pub(super) fn begin(self, slot: usize, context: &mut Context<'_>) -> AnswerSource {
         if !context.may_watch(&self.scope) {
-            return Looked::State(AskState::Answered(Err(too_many_watches(&self.scope))));
+            return AnswerSource::State(AskState::Answered(Err(too_many_watches(&self.scope))));
         }
         if context.has_looked_enough(&self.asked) {
-            return Looked::State(AskState::Answered(Err(context.too_many_questions())));
+            return AnswerSource::State(AskState::Answered(Err(context.too_many_questions())));
         }
         if context.looks_at(&self.scope) || !context.view.cache.is_open(&self.scope) {
             context.command(Command::Watch(self.scope.clone()));
@@ -86,15 +86,15 @@ impl Look {
             Question::Object(query) if query.latest => {
                 let latest = Question::Object(query.clone());
                 context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
-                Looked::State(AskState::Reading)
+                AnswerSource::State(AskState::Reading)
             }
             Question::Objects(query) if query.latest => {
-                self.depend(Moved::default(), context);
-                Looked::List(Box::new(self))
+                self.depend(AnswerDelta::default(), context);
+                AnswerSource::List(Box::new(self))
             }
-            _ => Looked::State(match self.known(context) {
+            _ => AnswerSource::State(match self.known(context) {
                 Some(objects) => {
-                    self.depend(Moved::default(), context);
+                    self.depend(AnswerDelta::default(), context);
                     AskState::Named(self.rendering(objects, context).into())
                 }
                 None => {
@@ -110,7 +110,7 @@ impl Look {
     pub(super) fn read_list(self, slot: usize, context: &mut Context<'_>) {
         if let Question::Objects(query) = &self.asked.1 {
             let latest = self.latest(query);
-            self.depend(Moved::default(), context);
+            self.depend(AnswerDelta::default(), context);
             context.call(slot, Call::Read(latest), CLUSTER_LONGEST);
         }
     }
@@ -155,12 +155,12 @@ impl Look {
             let found = objects.first().map(Object::version);
             // If the watch has already shown a later version, the dependency counts as changed.
             let is_behind = known.is_some_and(|known| found.is_some_and(|found| known.version() > found));
-            let moved = if is_behind {
-                Moved::SOMEHOW
+            let delta = if is_behind {
+                AnswerDelta::UNKNOWN
             } else {
-                Moved::default()
+                AnswerDelta::default()
             };
-            self.depend(moved, context);
+            self.depend(delta, context);
         }
         context.command(Command::Saw {
             objects: objects.clone(),
@@ -176,9 +176,9 @@ impl Look {
     }
 
     /// Makes the answer a dependency of the pass.
-    fn depend(&self, moved: Moved, context: &mut Context<'_>) {
+    fn depend(&self, delta: AnswerDelta, context: &mut Context<'_>) {
         let dependency = Dependency {
-            moved,
+            delta,
             ..Dependency::new(self.grant.clone(), self.scope.clone(), self.selection.clone())
         };
         context.looks_at(&self.scope);
@@ -213,7 +213,7 @@ impl Context<'_> {
     }
 
     /// Whether the pass has asked the largest number of questions about objects.
-    fn has_looked_enough(&self, asked: &Questions) -> bool {
+    fn has_looked_enough(&self, asked: &RoleQuestion) -> bool {
         let known = &self.work.dependencies;
         let limit = self.frame.binding.spec.limits.dependencies as usize;
         known.len() >= limit && !known.contains_key(asked)
@@ -240,9 +240,13 @@ fn too_many_watches(scope: &Scope) -> Failure {
 }
 
 /// The present answer, from a watch, to a question that an earlier pass used; `None` if no watch has it.
-pub(super) fn remembered(asked: &Questions, parsed: &Selection, context: &mut Context<'_>) -> Option<Render> {
-    let look = Look::of(asked.clone(), Some(parsed), context).ok()?;
+pub(super) fn remembered(
+    asked: &RoleQuestion,
+    parsed: &Selection,
+    context: &mut Context<'_>,
+) -> Option<Render> {
+    let look = ObjectQuestion::of(asked.clone(), Some(parsed), context).ok()?;
     let objects = look.known(context)?;
-    look.depend(Moved::default(), context);
+    look.depend(AnswerDelta::default(), context);
     Some(look.rendering(objects, context))
 }

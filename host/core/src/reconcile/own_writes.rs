@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::context::{Command, Context};
-use crate::call::{Found, Scope};
+use crate::call::{ReadResult, Scope};
 use crate::contract::{Act, Code, Effect, Failure, ObjectRef, Precondition};
 use crate::key::ObjectKey;
 use crate::object::{Object, reference_of};
@@ -17,7 +17,7 @@ use crate::shared::guards::Guard;
 
 /// The object of an act, as the watches showed it when the act was asked for.
 #[derive(Debug, Default)]
-pub(super) struct Before {
+pub(super) struct ObjectBefore {
     /// `None` if the act is not about another object.
     object: Option<ObjectRef>,
     shown: BTreeMap<Scope, Object>,
@@ -35,7 +35,11 @@ impl Context<'_> {
 
     /// Records a write of the primary. Its result enters the cache, so that the watch event of the same write does
     /// not enqueue the key.
-    pub(super) fn primary_written(&mut self, purpose: WritePurpose, found: Found) -> Result<(), Failure> {
+    pub(super) fn primary_written(
+        &mut self,
+        purpose: WritePurpose,
+        found: ReadResult,
+    ) -> Result<(), Failure> {
         // A successful write answers with the object that it wrote.
         let answer = found.and_then(|mut found| {
             let gone = || Failure::new(Code::NotFound, "the object is gone");
@@ -63,21 +67,21 @@ impl Context<'_> {
     }
 
     /// The object of an act as it is now.
-    pub(super) fn before(&self, act: &Act) -> Before {
+    pub(super) fn before(&self, act: &Act) -> ObjectBefore {
         let Some(object) = object_of(act) else {
-            return Before::default();
+            return ObjectBefore::default();
         };
         let place = ObjectKey::from(&object);
         let shown = |scope: &Scope| Some((scope.clone(), self.view.cache.last_known(scope, &place)?.clone()));
         let shown = self.scopes_of(&object).into_iter().filter_map(shown).collect();
-        Before {
+        ObjectBefore {
             object: Some(object),
             shown,
         }
     }
 
     /// What an act on another object changed by itself. `left` is the object after the act; `None` if it is gone.
-    pub(super) fn own_changes(&self, act: &Act, before: &Before, left: Option<&Object>) -> Vec<Change> {
+    pub(super) fn own_changes(&self, act: &Act, before: &ObjectBefore, left: Option<&Object>) -> Vec<Change> {
         let Some(object) = &before.object else {
             return Vec::new();
         };

@@ -7,7 +7,7 @@ use crate::retry::Delay;
 
 /// How a pass ends.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct PassEnd {
     pub(crate) outcome: Outcome,
     pub(crate) next: Option<Next>,
     pub(crate) events: Vec<Event>,
@@ -15,10 +15,10 @@ pub(crate) struct Ended {
     pub(crate) unseen: Option<Object>,
 }
 
-impl Ended {
+impl PassEnd {
     /// An ended pass without Events and without a wish for its next pass.
     pub(crate) fn plain(outcome: Outcome) -> Self {
-        Ended {
+        PassEnd {
             outcome,
             next: None,
             events: Vec::new(),
@@ -30,26 +30,26 @@ impl Ended {
     pub(super) fn instead(self, outcome: Outcome) -> Self {
         match self.outcome {
             Outcome::Faulted | Outcome::Bug(_) => self,
-            _ => Ended { outcome, ..self },
+            _ => PassEnd { outcome, ..self },
         }
     }
 }
 
 /// An ended pass, and how long its key waits.
 #[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) ended: Ended,
+pub(crate) struct PassResult {
+    pub(crate) ended: PassEnd,
     /// The wait, and the request for the retry policy, also if it was not sent. `None` if the pass is not retried.
     pub(crate) waited: Option<(Delay, RetryRequest)>,
     /// What the retry policy answered, if it was asked.
     pub(crate) retry: Option<RetryRecord>,
 }
 
-impl Finished {
+impl PassResult {
     /// An ended pass that is not retried.
     pub(crate) fn plain(outcome: Outcome) -> Self {
-        Finished {
-            ended: Ended::plain(outcome),
+        PassResult {
+            ended: PassEnd::plain(outcome),
             waited: None,
             retry: None,
         }

@@ -13,9 +13,9 @@ use super::context::{Command, Context, Report};
 use super::flow::{Flow, PhaseEvent};
 use super::frame::{CLUSTER_LONGEST, Frame};
 use super::own_writes::is_outdated;
-use super::pass_end::{Ended, Finished};
-use super::work::{Concluded, Work};
-use crate::call::{Call, Found, Reply, Write};
+use super::pass_end::{PassEnd, PassResult};
+use super::work::{CheckedConclusion, Work};
+use crate::call::{Call, ReadResult, Reply, Write};
 use crate::contract::{Code, Event, EventType, Failure, Next, ObjectQuery, Question, RetryClass};
 use crate::grants::HOST_CONDITION;
 use crate::merge::{Edits, Part};
@@ -26,7 +26,7 @@ use crate::record::{Discard, Outcome, WritePurpose};
 use crate::shared::guards::Guard;
 use crate::shared::terms::Terms;
 use crate::tree::Tree;
-use crate::worker::{Draft, Drafted, Drops, HostCondition, Written};
+use crate::worker::{Draft, DraftInput, Drops, HostCondition, LastWrite};
 
 pub(super) use conditions::has_conditions;
 
@@ -43,7 +43,7 @@ pub(crate) struct Publishing {
     what: Publication,
     now: PublishStep,
     /// What is written next, if it is known already.
-    draft: Option<Drafted>,
+    draft: Option<Draft>,
     /// The primary as it was known before it was read again, if that showed another version.
     known: Option<Object>,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Publishing {
 /// The content of a publication.
 #[derive(Debug)]
 struct Publication {
-    ended: Ended,
+    ended: PassEnd,
     /// `None` if the primary is absent.
     edits: Option<Edits>,
     /// The host's conditions for this object.
@@ -74,12 +74,16 @@ enum PublishStep {
 
 impl Publishing {
     /// Publishes what the pass concluded.
-    pub(super) fn conclusion(concluded: Concluded, outcome: Outcome, context: &mut Context<'_>) -> Self {
+    pub(super) fn conclusion(
+        concluded: CheckedConclusion,
+        outcome: Outcome,
+        context: &mut Context<'_>,
+    ) -> Self {
         if !context.is_guarded(Guard::LocksLastUntilPublished) {
             context.command(Command::Unlock);
         }
         let (frame, judged) = (context.frame, context.work.judged.take());
-        let Concluded {
+        let CheckedConclusion {
             conclusion,
             mut edits,
         } = concluded;
@@ -110,10 +114,10 @@ impl Publishing {
         let conditions = conditions::of_conclusion(frame, context.work, &outcome, &next);
         events.extend(identity_failed(&events, &conditions, context.work));
         Publishing::begin(Publication {
-            ended: Ended {
+            ended: PassEnd {
                 next: Some(next),
                 events,
-                ..Ended::plain(outcome)
+                ..PassEnd::plain(outcome)
             },
             edits,
             conditions,
@@ -129,9 +133,9 @@ impl Publishing {
         let mut what = Publication::of_host(context.frame, quarantined);
         what.conditions
             .extend(conditions::create_in_doubt(context.frame, context.work));
-        what.ended = Ended {
+        what.ended = PassEnd {
             events: vec![event],
-            ..Ended::plain(Outcome::Faulted)
+            ..PassEnd::plain(Outcome::Faulted)
         };
         Publishing::begin(what)
     }
@@ -139,7 +143,7 @@ impl Publishing {
     /// Publishes a defect of this host as a condition.
     pub(crate) fn bug(message: String, frame: &Frame) -> Self {
         Publishing::begin(Publication {
-            ended: Ended::plain(Outcome::Bug(message.clone())),
+            ended: PassEnd::plain(Outcome::Bug(message.clone())),
             ..Publication::of_host(frame, HostCondition::is("polity.dev/HostDefect", message))
         })
     }
@@ -223,7 +227,7 @@ impl Publishing {
             return Flow::End(self.what.ended);
         };
         let (frame, work) = (context.frame, &*context.work);
-        let draft = Draft {
+        let draft = DraftInput {
             current: current.clone(),
             edits: edits.clone(),
             entries: entries::of(self.what.pending, frame, work),
@@ -241,7 +245,7 @@ impl Publishing {
     fn on_drafted(
         mut self,
         part: Part,
-        drafted: Result<Drafted, Failure>,
+        drafted: Result<Draft, Failure>,
         context: &mut Context<'_>,
     ) -> Flow<Self> {
         let mut drafted = match drafted {
@@ -272,7 +276,13 @@ impl Publishing {
     }
 
     /// Handles the result of a write.
-    fn on_written(self, part: Part, digest: Digest, found: Found, context: &mut Context<'_>) -> Flow<Self> {
+    fn on_written(
+        self,
+        part: Part,
+        digest: Digest,
+        found: ReadResult,
+        context: &mut Context<'_>,
+    ) -> Flow<Self> {
         let before = context.work.current.as_ref().map(Object::version);
         match context.primary_written(WritePurpose::Publish(part), found) {
             Ok(()) => {
@@ -295,7 +305,7 @@ impl Publishing {
         };
         // Without the lease the host must not write, so it does not read either.
         if !context.view.lease.is_held(context.view.now) && context.is_guarded(Guard::Fencing) {
-            return Flow::Finish(Finished::plain(Outcome::LeaseLost));
+            return Flow::Finish(PassResult::plain(Outcome::LeaseLost));
         }
         let query = ObjectQuery {
             object: current.reference(),
@@ -308,7 +318,7 @@ impl Publishing {
     }
 
     /// After a conflict, compares the edits with the present object.
-    fn on_reread(mut self, part: Part, found: Found, context: &mut Context<'_>) -> Flow<Self> {
+    fn on_reread(mut self, part: Part, found: ReadResult, context: &mut Context<'_>) -> Flow<Self> {
         let fresh = match found.map(|mut found| found.pop()) {
             Ok(Some(fresh)) => fresh,
             Ok(None) => return self.on_gone(part, context),
@@ -354,7 +364,7 @@ impl Publication {
     /// A publication that only sets a condition of the host.
     fn of_host(frame: &Frame, condition: HostCondition) -> Self {
         Publication {
-            ended: Ended::plain(Outcome::Published),
+            ended: PassEnd::plain(Outcome::Published),
             edits: edits(frame, json!({})),
             conditions: vec![condition],
             rebases: 0,
@@ -382,7 +392,7 @@ fn note_written(part: Part, digest: Digest, before: Option<ResourceVersion>, wor
         .values_mut()
         .filter(|written| Some(written.version) == before);
     standing.for_each(|written| written.version = version);
-    work.written.insert(part, Written { digest, version });
+    work.written.insert(part, LastWrite { digest, version });
 }
 
 fn no_answer() -> Failure {

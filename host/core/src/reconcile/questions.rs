@@ -13,14 +13,14 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::context::{Command, Context};
-use super::flow::{Awaited, Flow, NextPhase, PhaseEvent};
+use super::flow::{Flow, NextPhase, PhaseEvent, PhaseWait};
 use super::frame::{CLUSTER_LONGEST, Frame};
-use super::object_questions::{AskState, Look, Looked};
+use super::object_questions::{AnswerSource, AskState, ObjectQuestion};
 use super::role::RoleRun;
 use super::work::Work;
-use crate::call::{Call, CloudRequest, Found, Reply};
+use crate::call::{Call, CloudRequest, ReadResult, Reply};
 use crate::contract::{Answer, Ask, Code, Failure, Json, NO_SESSION, Question, Request, Role};
-use crate::grants::{self, Admitted};
+use crate::grants::{self, Answerer};
 use crate::render::too_large;
 use crate::shared::guards::Guard;
 use crate::shared::locks::{LOCKS, LockAnswer};
@@ -34,7 +34,7 @@ pub(crate) struct Asking {
     /// The number of questions without an answer.
     open: usize,
     /// The lists that are to be read, one after another.
-    lists: VecDeque<(usize, Box<Look>)>,
+    lists: VecDeque<(usize, Box<ObjectQuestion>)>,
     /// Whether a list is being read.
     reads_list: bool,
     /// The bytes of the answers so far.
@@ -113,12 +113,12 @@ impl Asking {
         }
     }
 
-    pub(super) fn awaited(&self) -> Awaited<'_> {
+    pub(super) fn awaited(&self) -> PhaseWait<'_> {
         let listing = self.asks.iter().find_map(|ask| match &ask.state {
             AskState::Listing(scope) => Some(scope),
             _ => None,
         });
-        listing.map_or(Awaited::Call, Awaited::Watch)
+        listing.map_or(PhaseWait::Call, PhaseWait::Watch)
     }
 
     /// Calls the policy again, with all answers in its journal.
@@ -171,9 +171,9 @@ impl Asking {
             self.run.handles.insert(NO_SESSION.to_owned());
         }
         match look(slot, role, question, context) {
-            Looked::State(AskState::Answered(answer)) => self.answer(slot, answer, context),
-            Looked::State(state) => self.enter(slot, state),
-            Looked::List(look) => self.lists.push_back((slot, look)),
+            AnswerSource::State(AskState::Answered(answer)) => self.answer(slot, answer, context),
+            AnswerSource::State(state) => self.enter(slot, state),
+            AnswerSource::List(look) => self.lists.push_back((slot, look)),
         }
     }
 
@@ -228,11 +228,11 @@ impl Asking {
     }
 
     /// Handles the answer of the API server.
-    fn on_objects(&mut self, slot: usize, found: Found, context: &mut Context<'_>) {
+    fn on_objects(&mut self, slot: usize, found: ReadResult, context: &mut Context<'_>) {
         let asked = &self.asks[slot].ask;
         let is_list = is_list(&asked.question);
         self.reads_list &= !is_list;
-        let look = Look::of(Arc::new((self.run.role, asked.question.clone())), None, context);
+        let look = ObjectQuestion::of(Arc::new((self.run.role, asked.question.clone())), None, context);
         let found = match found {
             // For a list this code means that the API server does not serve the kind, not that there is no object.
             Err(failure) if !is_list && failure.code == Code::NotFound => Ok(Vec::new()),
@@ -277,17 +277,17 @@ pub(super) fn is_list(question: &Question) -> bool {
     matches!(question, Question::Objects(_))
 }
 
-fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>) -> Looked {
+fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>) -> AnswerSource {
     let frame = context.frame;
     let primary = frame.snapshot.as_ref();
     let admitted = match grants::check_question(&frame.binding, role, primary, question) {
         Ok(admitted) => admitted,
-        Err(refusal) => return Looked::State(AskState::Answered(Err(context.refuses(refusal)))),
+        Err(refusal) => return AnswerSource::State(AskState::Answered(Err(context.refuses(refusal)))),
     };
-    Looked::State(match (question, admitted) {
-        (_, Admitted::Watch(grant, scope, selection)) => {
+    AnswerSource::State(match (question, admitted) {
+        (_, Answerer::Watch(grant, scope, selection)) => {
             let asked = Arc::new((role, question.clone()));
-            let look = Look {
+            let look = ObjectQuestion {
                 asked,
                 grant,
                 scope,
@@ -295,12 +295,12 @@ fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>)
             };
             return look.begin(slot, context);
         }
-        (Question::Lock(name), Admitted::Call) => AskState::Answered(lock(name, context)),
-        (Question::Credential(plan), Admitted::Call) if grants::is_no_session(plan) => {
+        (Question::Lock(name), Answerer::Call) => AskState::Answered(lock(name, context)),
+        (Question::Credential(plan), Answerer::Call) if grants::is_no_session(plan) => {
             let answer = json!({"handle": NO_SESSION, "reused": false, "attributes": null});
             AskState::Answered(Ok(answer.to_string().into()))
         }
-        (question, Admitted::Call) => read(slot, question, context),
+        (question, Answerer::Call) => read(slot, question, context),
     })
 }
 

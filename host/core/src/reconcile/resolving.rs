@@ -4,8 +4,8 @@ use super::context::Context;
 use super::flow::{Flow, NextPhase, PhaseEvent};
 use super::frame::CLUSTER_LONGEST;
 use super::role::RoleRun;
-use super::work::{Entry, EntryHistory, Fate};
-use crate::call::{Call, PendingEntry, Reply, Resolved};
+use super::work::{EntryHistory, Fate, KnownEntry};
+use crate::call::{Call, ManualResolution, PendingEntry, Reply};
 use crate::contract::{Resolution, Role};
 use crate::pending::Pending;
 use crate::shared::guards::Guard;
@@ -95,8 +95,10 @@ fn ask(context: &mut Context<'_>) {
             context.frame.binding.catalogue.can_resolve(&entry),
         ) {
             _ if history.never_sent() || !(asked || history.sent) => Fate::NeverSent,
-            (Some(Resolved::Absent), _) => Fate::Resolved(Resolution::Absent),
-            (Some(Resolved::Done(answer)), _) => Fate::Resolved(Resolution::Done(answer.to_string().into())),
+            (Some(ManualResolution::Absent), _) => Fate::Resolved(Resolution::Absent),
+            (Some(ManualResolution::Done(answer)), _) => {
+                Fate::Resolved(Resolution::Done(answer.to_string().into()))
+            }
             (None, Err(why)) => Fate::Resolved(Resolution::Unknown(why)),
             (None, Ok(())) => {
                 let session = context.frame.session(context.work.handle.as_deref());
@@ -105,7 +107,7 @@ fn ask(context: &mut Context<'_>) {
                 Fate::Open
             }
         };
-        context.work.found.push(Entry { entry, fate });
+        context.work.found.push(KnownEntry { entry, fate });
     }
 }
 

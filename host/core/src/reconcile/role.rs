@@ -15,7 +15,7 @@ use crate::object::Object;
 use crate::record::RoleRecord;
 use crate::render::Render;
 use crate::shared::guards::Guard;
-use crate::worker::{Answered, Item, entry, size_of};
+use crate::worker::{Item, RenderedAnswer, entry, size_of};
 
 /// The largest size of a note in bytes. A note is the id of an edge, or a short word.
 const NOTE: usize = 1_024;
@@ -64,7 +64,7 @@ impl RoleRun {
 
     /// The creates in doubt, in the form in which the lifecycle policy gets them.
     pub(super) fn in_doubt(work: &Work) -> Vec<ActInDoubt> {
-        let told = |found: &super::work::Entry| ActInDoubt {
+        let told = |found: &super::work::KnownEntry| ActInDoubt {
             operation: found.entry.operation.clone(),
             intent: found.entry.intent.clone(),
             since: found.entry.since.0,
@@ -142,7 +142,7 @@ impl RoleRun {
     }
 
     /// Enters answers that a worker rendered, in the order of the journal.
-    pub(super) fn rendered(&mut self, answers: Vec<Option<Answered>>, work: &mut Work) {
+    pub(super) fn rendered(&mut self, answers: Vec<Option<RenderedAnswer>>, work: &mut Work) {
         let mut answers = answers.into_iter();
         let mut journal = Vec::with_capacity(self.journal.len());
         let unasked = self.prefetched.unwrap_or(0);
@@ -158,7 +158,7 @@ impl RoleRun {
             };
             let asked = (self.role, ask.question.clone());
             match answer {
-                Some(Answered { answer, count }) => {
+                Some(RenderedAnswer { answer, count }) => {
                     if let Some(dependency) = work.dependencies.get_mut(&asked) {
                         dependency.count = count;
                     }
@@ -299,7 +299,7 @@ mod tests {
     use crate::binding::KindGrant;
     use crate::contract::{Code, ListQuery};
     use crate::reconcile::fixture::{config_maps, entry, get};
-    use crate::reconcile::work::Entry;
+    use crate::reconcile::work::KnownEntry;
     use crate::render::Render;
     use crate::selection::Selection;
     use serde_json::json;
@@ -340,7 +340,7 @@ mod tests {
         };
         let fits = || {
             let answer = Ok("[]".into());
-            Some(Answered { answer, count: 0 })
+            Some(RenderedAnswer { answer, count: 0 })
         };
         for left_out in 0..=3 {
             let mut run = RoleRun::new(Role::Lifecycle);
@@ -371,7 +371,7 @@ mod tests {
             (Fate::NeverSent, Resolution::Absent),
             (Fate::Open, unknown("the cloud was not asked")),
         ];
-        let found = fates.iter().map(|(fate, _)| Entry {
+        let found = fates.iter().map(|(fate, _)| KnownEntry {
             entry: serde_json::from_value(entry("a")).expect("an entry"),
             fate: fate.clone(),
         });

@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use super::context::{Command, Context, Report};
 use super::flow::{Flow, NextPhase, PhaseEvent};
-use super::frame::{Dependency, Frame, Questions};
+use super::frame::{Dependency, Frame, RoleQuestion};
 use super::object_questions::{is_of_cluster, remembered};
-use super::pass_end::Ended;
+use super::pass_end::PassEnd;
 use super::role::RoleRun;
-use super::work::{Concluded, Work};
+use super::work::{CheckedConclusion, Work};
 use crate::call::{Call, Reply};
 use crate::contract::{Ask, Conclusion, Pass, Question, Requests, Role, Step, Verdict};
 use crate::fault::{Fault, FaultKind, raised_by};
 use crate::merge::Edits;
 use crate::record::{Discard, Outcome};
 use crate::shared::guards::Guard;
-use crate::worker::{Check, StepInput, StepReply};
+use crate::worker::{PatchCheck, StepInput, StepReply};
 
 /// One call into the policy of a role.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Stepping {
         if context.is_guarded(Guard::Prefetch) {
             let (used, role) = (context.frame.last.used.clone(), self.run.role);
             let limits = &context.frame.binding.spec.limits;
-            let of_role = |(asked, _): &&(Questions, Dependency)| asked.0 == role && !is_latest(&asked.1);
+            let of_role = |(asked, _): &&(RoleQuestion, Dependency)| asked.0 == role && !is_latest(&asked.1);
             // The limits may be lower than they were when these were asked.
             let most = limits.entries.min(limits.dependencies) as usize;
             for (asked, dependency) in used.iter().filter(of_role).take(most) {
@@ -131,7 +131,7 @@ impl Stepping {
                 unasked: self.run.prefetched.unwrap_or(0),
                 may_hold: context.may_hold(&self.run),
                 is_full: self.run.is_full,
-                check: Check {
+                check: PatchCheck {
                     binding: frame.binding.clone(),
                     role: self.run.role,
                     snapshot: frame.snapshot.clone(),
@@ -232,7 +232,7 @@ impl Stepping {
         }
         match checked {
             Some(Ok(edits)) => {
-                let concluded = Concluded { conclusion, edits };
+                let concluded = CheckedConclusion { conclusion, edits };
                 self.on_checked(verdict, concluded, context)
             }
             Some(Err(wrong)) => self.fault(Fault::new(FaultKind::BadOutput, wrong), context),
@@ -243,7 +243,7 @@ impl Stepping {
     fn on_checked(
         self,
         verdict: Option<Verdict>,
-        concluded: Concluded,
+        concluded: CheckedConclusion,
         context: &mut Context<'_>,
     ) -> Flow<Self> {
         let conclusion = &concluded.conclusion;
@@ -305,7 +305,7 @@ fn is_latest(question: &Question) -> bool {
 fn without_lifecycle(context: &mut Context<'_>) -> Flow<Stepping> {
     match context.work.judged.take() {
         Some(concluded) => Flow::Enter(NextPhase::Publishing(concluded, Outcome::Published)),
-        None => Flow::End(Ended::plain(Outcome::Discarded(Discard::NoPolicy))),
+        None => Flow::End(PassEnd::plain(Outcome::Discarded(Discard::NoPolicy))),
     }
 }
 

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::frame::Dependencies;
 use crate::call::{PendingEntry, Scope};
-use crate::contract::{Conclusion, Entry as JournalEntry, ObjectRef, Question, Request, Resolution};
+use crate::contract::{Conclusion, Entry, ObjectRef, Question, Request, Resolution};
 use crate::merge::{Edits, Part};
 use crate::object::{Object, ResourceVersion};
 use crate::record::{RoleRecord, WriteRecord};
 use crate::shared::locks::LockAnswer;
 use crate::time::Boot;
-use crate::worker::Written;
+use crate::worker::LastWrite;
 
 /// The state that a pass collects while it runs.
 #[derive(Debug, Default)]
@@ -25,16 +25,16 @@ pub(crate) struct Work {
     /// The bytes that the journals of these roles hold.
     pub(crate) held: u64,
     /// The conclusion of the identity policy. It is published together with the conclusion of the lifecycle policy.
-    pub(crate) judged: Option<Concluded>,
+    pub(crate) judged: Option<CheckedConclusion>,
     pub(crate) dependencies: Dependencies,
     /// The scopes that the pass asked for or has answers from, whether it used the answers or not.
     pub(crate) looked_at: BTreeSet<Scope>,
     /// The scopes of answers that are new since the last event of the pass. The controller takes them after each event.
     pub(crate) answered: BTreeSet<Scope>,
     /// The scopes with a change that was not compared with the answers of the pass, because they are too many.
-    pub(crate) uncompared: BTreeSet<Scope>,
+    pub(crate) dirty: BTreeSet<Scope>,
     /// The last object among those that the pass used which another writer changed since.
-    pub(crate) moved_by: Option<ObjectRef>,
+    pub(crate) changed_by: Option<ObjectRef>,
     /// The locks that the pass asked for.
     pub(crate) locks: BTreeSet<String>,
     pub(crate) writes: Vec<WriteRecord>,
@@ -44,21 +44,21 @@ pub(crate) struct Work {
     /// Whether this pass may have changed anything outside its primary.
     pub(crate) acted: bool,
     /// The entries that stood in `status.pending` when the pass began, in their order.
-    pub(crate) found: Vec<Entry>,
+    pub(crate) found: Vec<KnownEntry>,
     /// The entries that this pass wrote.
-    pub(crate) entered: Vec<Entry>,
+    pub(crate) entered: Vec<KnownEntry>,
     /// Why this host cannot read an element of `status.pending`, if there is such an element.
     pub(crate) unreadable: Option<String>,
     /// What this process knows of each entry, by the key of the entry. It is handed back to the key of the pass
     /// whenever the pass ends.
     pub(crate) histories: BTreeMap<String, EntryHistory>,
     /// What was written last of each part. It is handed back to the key of the pass, too.
-    pub(crate) written: BTreeMap<Part, Written>,
+    pub(crate) written: BTreeMap<Part, LastWrite>,
 }
 
 /// A create that was or may have been performed.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct KnownEntry {
     pub(crate) entry: PendingEntry,
     pub(crate) fate: Fate,
 }
@@ -98,7 +98,7 @@ pub(crate) struct EntryHistory {
 
 /// A conclusion that keeps the contract.
 #[derive(Debug)]
-pub(crate) struct Concluded {
+pub(crate) struct CheckedConclusion {
     pub(super) conclusion: Conclusion,
     /// What it changes of the object; `None` if the object is absent.
     pub(super) edits: Option<Edits>,
@@ -151,14 +151,14 @@ impl Work {
     /// Whether the pass found an entry whose create happened or may have happened.
     pub(super) fn was_in_doubt(&self) -> bool {
         let absent =
-            |entry: &Entry| matches!(entry.fate, Fate::NeverSent | Fate::Resolved(Resolution::Absent));
+            |entry: &KnownEntry| matches!(entry.fate, Fate::NeverSent | Fate::Resolved(Resolution::Absent));
         self.unreadable.is_some() || !self.found.iter().all(absent)
     }
 
     /// The locks that were busy, in the order in which the roles asked for them.
     pub(crate) fn busy_locks(&self) -> Vec<String> {
         let journal = self.roles.iter().flat_map(|role| &role.journal);
-        let busy = |entry: &JournalEntry| match (&entry.request, &entry.answer) {
+        let busy = |entry: &Entry| match (&entry.request, &entry.answer) {
             (Request::Ask(ask), Ok(answer)) if &**answer == LockAnswer::Busy.json() => match &ask.question {
                 Question::Lock(name) => Some(name.clone()),
                 _ => None,

@@ -41,14 +41,14 @@ impl Change {
 /// The objects that the watches showed, by scope.
 #[derive(Debug, Default)]
 pub struct Cache {
-    scopes: BTreeMap<Scope, Watched>,
+    scopes: BTreeMap<Scope, ScopeCache>,
 }
 
 /// Lists by namespace; all objects for `None`.
 type Lists = BTreeMap<Option<Box<str>>, Arc<[Object]>>;
 
 #[derive(Debug, Default)]
-struct Watched {
+struct ScopeCache {
     synced: bool,
     /// The last error of the watch; `None` once the watch has listed again.
     watch_error: Option<String>,
@@ -226,7 +226,7 @@ impl Cache {
     }
 }
 
-impl Watched {
+impl ScopeCache {
     fn listed(&self, namespace: Option<&str>) -> Arc<[Object]> {
         let mut lists = self.lists.borrow_mut();
         let list = lists.entry(namespace.map(Box::from));

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::call::{Call, CallId, Scope};
-use crate::fair::{FairQueue, Places, Ticket};
+use crate::fair::{FairQueue, Quota, Ticket};
 use crate::key::PassId;
 use crate::time::Boot;
 
 use super::capacity::Capacity;
-use super::terms::{Target, Terms};
+use super::terms::{Receiver, Terms};
 
 /// Calls that wait for a place, and calls in flight. Each is found by what ends it: its reply, its deadline, its pass, or the
 /// list of a watch. So the end of a call costs as much as that call, however many others there are.
@@ -19,24 +19,24 @@ use super::terms::{Target, Terms};
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     last: u64,
-    outstanding: BTreeMap<CallId, Outstanding>,
+    outstanding: BTreeMap<CallId, CallState>,
     deadlines: BTreeSet<(Boot, CallId)>,
     of_passes: BTreeSet<(PassId, CallId)>,
     /// Questions that wait for the first list of a watch.
     unsynced: BTreeMap<Scope, BTreeSet<CallId>>,
     /// Changes that the lease does not cover before its renewal, in the order in which they had their turn.
     uncovered: Vec<CallId>,
-    queues: BTreeMap<Capacity, (Places, FairQueue<CallId>)>,
+    queues: BTreeMap<Capacity, (Quota, FairQueue<CallId>)>,
 }
 
 /// A call that somebody waits for.
 #[derive(Debug)]
-struct Outstanding {
-    target: Target,
+struct CallState {
+    target: Receiver,
     stage: Stage,
-    place: Option<Place>,
+    place: Option<Claim>,
     /// The call, until it is sent; `None` if the pass wants nothing but the place.
-    unsent: Option<Box<Unsent>>,
+    unsent: Option<Box<UnsentCall>>,
     deadline: Option<Boot>,
     /// Whether it changes something outside.
     changes: bool,
@@ -59,7 +59,7 @@ enum Stage {
 
 /// A place among those of a capacity.
 #[derive(Clone, Debug)]
-struct Place {
+struct Claim {
     capacity: Capacity,
     tenant_queue: Arc<str>,
     ticket: Ticket,
@@ -67,7 +67,7 @@ struct Place {
 
 /// A call that is not sent yet.
 #[derive(Debug)]
-pub(crate) struct Unsent {
+pub(crate) struct UnsentCall {
     pub(crate) call: Call,
     /// How long it may take. `None` for what a worker of this host does: that always ends, and may wait long for its turn.
     pub(crate) longest: Option<Duration>,
@@ -77,13 +77,13 @@ pub(crate) struct Unsent {
 
 impl Calls {
     /// Adds a call that needs no place.
-    pub(crate) fn insert(&mut self, target: Target) -> CallId {
+    pub(crate) fn insert(&mut self, target: Receiver) -> CallId {
         self.last += 1;
         let id = CallId(self.last);
-        if let Target::Pass(pass, _) = target {
+        if let Receiver::Pass(pass, _) = target {
             self.of_passes.insert((pass, id));
         }
-        let outstanding = Outstanding {
+        let outstanding = CallState {
             target,
             stage: Stage::Holds,
             place: None,
@@ -99,10 +99,10 @@ impl Calls {
     /// Makes a call wait for one of so many places. Without a call its pass holds the place until it ends.
     pub(crate) fn wait(
         &mut self,
-        target: Target,
-        (capacity, places): (Capacity, Places),
+        target: Receiver,
+        (capacity, places): (Capacity, Quota),
         tenant_queue: &Arc<str>,
-        unsent: Option<Box<Unsent>>,
+        unsent: Option<Box<UnsentCall>>,
     ) {
         let id = self.insert(target);
         let queue = self.queues.entry(capacity.clone()).or_default();
@@ -110,7 +110,7 @@ impl Calls {
         let ticket = queue.1.push(tenant_queue, id);
         if let Some(call) = self.outstanding.get_mut(&id) {
             (call.stage, call.unsent) = (Stage::Waits, unsent);
-            call.place = Some(Place {
+            call.place = Some(Claim {
                 capacity,
                 tenant_queue: tenant_queue.clone(),
                 ticket,
@@ -119,7 +119,7 @@ impl Calls {
     }
 
     /// Makes a question of a pass wait for the first list of a watch, until a deadline.
-    pub(crate) fn await_list(&mut self, target: Target, scope: Scope, deadline: Boot) {
+    pub(crate) fn await_list(&mut self, target: Receiver, scope: Scope, deadline: Boot) {
         let id = self.insert(target);
         self.unsynced.entry(scope.clone()).or_default().insert(id);
         if let Some(call) = self.outstanding.get_mut(&id) {
@@ -130,7 +130,10 @@ impl Calls {
 
     /// Gives the next place of a capacity to the call that has its turn. Returns what is to be sent; `None` if its pass just
     /// holds the place.
-    pub(crate) fn next(&mut self, capacity: &Capacity) -> Option<(CallId, Target, Option<Box<Unsent>>)> {
+    pub(crate) fn next(
+        &mut self,
+        capacity: &Capacity,
+    ) -> Option<(CallId, Receiver, Option<Box<UnsentCall>>)> {
         let (places, queue) = self.queues.get_mut(capacity)?;
         let (_, _, id) = queue.next(*places)?;
         let call = self.outstanding.get_mut(&id)?;
@@ -147,7 +150,7 @@ impl Calls {
     }
 
     /// Makes a change that has had its turn wait for the renewal of the lease.
-    pub(crate) fn await_renewal(&mut self, id: CallId, unsent: Box<Unsent>) {
+    pub(crate) fn await_renewal(&mut self, id: CallId, unsent: Box<UnsentCall>) {
         let Some(call) = self.outstanding.get_mut(&id) else {
             return;
         };
@@ -176,12 +179,12 @@ impl Calls {
 
     /// Removes a call that ended, or that nobody waits for any more. Returns whose it was, and the capacity that has a place
     /// more now.
-    pub(crate) fn remove(&mut self, id: CallId) -> Option<(Target, Option<Capacity>)> {
+    pub(crate) fn remove(&mut self, id: CallId) -> Option<(Receiver, Option<Capacity>)> {
         let call = self.outstanding.remove(&id)?;
         if let Some(at) = call.deadline {
             self.deadlines.remove(&(at, id));
         }
-        if let Target::Pass(pass, _) = call.target {
+        if let Receiver::Pass(pass, _) = call.target {
             self.of_passes.remove(&(pass, id));
         }
         if let Some(scope) = &call.lists
@@ -207,7 +210,7 @@ impl Calls {
         }
     }
 
-    fn give_back(&mut self, place: Option<&Place>) {
+    fn give_back(&mut self, place: Option<&Claim>) {
         if let Some(place) = place
             && let Some((_, queue)) = self.queues.get_mut(&place.capacity)
         {
@@ -251,7 +254,7 @@ impl Calls {
         calls.map(|(id, call)| (id, call.stage == Stage::Sent && call.lists.is_none()))
     }
 
-    fn all_of(&self, pass: PassId) -> impl Iterator<Item = (CallId, &Outstanding)> {
+    fn all_of(&self, pass: PassId) -> impl Iterator<Item = (CallId, &CallState)> {
         let calls = self.of_passes.range((pass, CallId(0))..=(pass, CallId(u64::MAX)));
         calls.filter_map(|(_, id)| Some((*id, self.outstanding.get(id)?)))
     }
@@ -259,7 +262,7 @@ impl Calls {
     /// The pass that waits for a call, if a pass does.
     pub(crate) fn pass_of(&self, id: CallId) -> Option<PassId> {
         match self.outstanding.get(&id)?.target {
-            Target::Pass(pass, _) => Some(pass),
+            Receiver::Pass(pass, _) => Some(pass),
             _ => None,
         }
     }
@@ -296,8 +299,8 @@ mod tests {
     use super::*;
     use crate::reconcile::fixture::config_maps;
 
-    fn of(pass: u64) -> Target {
-        Target::Pass(PassId(pass), 0)
+    fn of(pass: u64) -> Receiver {
+        Receiver::Pass(PassId(pass), 0)
     }
 
     #[test]
@@ -331,7 +334,7 @@ mod tests {
     #[test]
     fn a_change_that_the_lease_did_not_cover_comes_first_after_its_renewal() {
         let mut calls = Calls::default();
-        let (queue, places) = ("t".into(), (Capacity::Writes, Places::new(2)));
+        let (queue, places) = ("t".into(), (Capacity::Writes, Quota::new(2)));
         for pass in 1..=3 {
             calls.wait(of(pass), places.clone(), &queue, Some(unsent()));
         }
@@ -351,7 +354,7 @@ mod tests {
     fn a_cloud_of_a_binding_that_is_gone_is_forgotten_when_nothing_is_under_way() {
         let mut calls = Calls::default();
         let cloud = Capacity::Cloud("gone".into());
-        let places = (cloud.clone(), Places::halved(2));
+        let places = (cloud.clone(), Quota::halved(2));
         calls.wait(of(1), places.clone(), &"t".into(), Some(unsent()));
         let (id, ..) = calls.next(&cloud).expect("a place");
         calls.tidy(|_| false);
@@ -363,8 +366,8 @@ mod tests {
         assert!(calls.queues.is_empty());
     }
 
-    fn unsent() -> Box<Unsent> {
-        Box::new(Unsent {
+    fn unsent() -> Box<UnsentCall> {
+        Box::new(UnsentCall {
             call: Call::Lease(None),
             longest: None,
             terms: None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::binding::Binding;
 use crate::call::Call;
-use crate::fair::Places;
+use crate::fair::Quota;
 
 /// The passes that may hold texts of any size: a quarter of them is kept for other tenant queues. One holds at most its journal,
 /// its requests and what its policy concludes, some 32 MiB; so all passes hold at most eight times that.
@@ -60,12 +60,12 @@ impl Default for Capacities {
 
 impl Capacities {
     /// The places of a capacity, for a binding.
-    pub(crate) fn places(&self, capacity: &Capacity, binding: &Binding) -> Places {
+    pub(crate) fn places(&self, capacity: &Capacity, binding: &Binding) -> Quota {
         match capacity {
-            Capacity::Large => Places::new(LARGE),
-            Capacity::Reads => Places::new(self.reads.into()),
-            Capacity::Writes => Places::new(self.writes.into()),
-            Capacity::Cloud(_) => Places::halved(binding.spec.limits.cloud_calls.into()),
+            Capacity::Large => Quota::new(LARGE),
+            Capacity::Reads => Quota::new(self.reads.into()),
+            Capacity::Writes => Quota::new(self.writes.into()),
+            Capacity::Cloud(_) => Quota::halved(binding.spec.limits.cloud_calls.into()),
         }
     }
 }

@@ -74,7 +74,7 @@ impl std::fmt::Display for LeaseProblem {
 #[derive(Debug, Default)]
 pub struct Lease {
     identity: String,
-    seen: Option<Seen>,
+    seen: Option<Observation>,
     expires: Option<Boot>,
     sent: Option<Boot>,
     next: Boot,
@@ -85,13 +85,13 @@ pub struct Lease {
 }
 
 #[derive(Debug)]
-struct Seen {
+struct Observation {
     read: LeaseRead,
     /// When this version was seen first.
     since: Boot,
 }
 
-impl Seen {
+impl Observation {
     /// When another host may take this lease, if its holder does not renew it.
     fn expires(&self) -> Boot {
         // Its holder counts on the duration that it wrote. That may be another one than this host would write.
@@ -264,7 +264,7 @@ impl Lease {
             _ => now.boot,
         };
         let is_free = read.holder.is_empty();
-        let seen = Seen { read, since };
+        let seen = Observation { read, since };
         if !wrote && (ours || is_free) {
             // This read came before a write: after a failure, or because the lease was foreign until now. After a write
             // nothing is due: it has renewed the lease, or given it up.

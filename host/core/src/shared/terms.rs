@@ -11,11 +11,11 @@ use super::cache::Cache;
 
 /// The receiver of a reply.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Target {
+pub(crate) enum Receiver {
     /// A pass, and the slot of its phase that the reply fills.
     Pass(PassId, usize),
     /// A waiting key that asks the changed retry policy of its binding for a new wait.
-    Reschedule(Box<Question>),
+    Reschedule(Box<RescheduleQuestion>),
     /// A key whose primary is read before its next pass.
     Refresh(Box<Refresh>),
     Lease {
@@ -25,7 +25,7 @@ pub(crate) enum Target {
 
 /// A question to a retry policy about a key that waits already.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Question {
+pub(crate) struct RescheduleQuestion {
     pub(crate) key: Key,
     /// When the wait began.
     pub(crate) since: Boot,
@@ -49,7 +49,7 @@ pub(crate) struct Terms {
     /// It must begin before this.
     pub(crate) begin_by: Boot,
     /// For the first act of a pass: how its primary stands.
-    pub(crate) first: Option<Standing>,
+    pub(crate) first: Option<PrimaryCheck>,
 }
 
 impl Terms {
@@ -62,7 +62,7 @@ impl Terms {
 
 /// The primary of a pass as it read it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Standing {
+pub(crate) struct PrimaryCheck {
     /// The scope in which the binding watches it.
     pub(crate) scope: Scope,
     pub(crate) place: ObjectKey,
@@ -70,7 +70,7 @@ pub(crate) struct Standing {
     pub(crate) snapshot: Option<Object>,
 }
 
-impl Standing {
+impl PrimaryCheck {
     /// Whether uid, spec and deletion of the primary in the cache are still those that the pass read.
     pub(crate) fn is_so(&self, cache: &Cache) -> bool {
         // The object counts as gone only if its own watch shows that. Any watch may be the first to show that it

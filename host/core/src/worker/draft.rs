@@ -17,7 +17,7 @@ use crate::tree::Tree;
 
 /// The writes of a publication, to be drafted.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Draft {
+pub struct DraftInput {
     /// The primary as it is now.
     pub(crate) current: Object,
     pub(crate) edits: Edits,
@@ -25,7 +25,7 @@ pub struct Draft {
     /// The host's conditions; `None` if the kind has no conditions.
     pub(crate) conditions: Option<Vec<HostCondition>>,
     /// What was written last, by part.
-    pub(crate) written: BTreeMap<Part, Written>,
+    pub(crate) written: BTreeMap<Part, LastWrite>,
     pub(crate) unix: Unix,
     /// Whether edits of values that another writer changed are dropped, because the primary was read again.
     pub(crate) rebases: bool,
@@ -33,14 +33,14 @@ pub struct Draft {
 
 /// What was written of a part, and the version of the object since then. The same write on that version would change nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct LastWrite {
     pub(crate) digest: Digest,
     pub(crate) version: ResourceVersion,
 }
 
 /// What a publication writes next.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Drafted {
+pub struct Draft {
     /// The patch of each part that needs a change and can have one, and its digest.
     pub(crate) patches: BTreeMap<Part, (Value, Digest)>,
     /// What the API server did not keep of the last write. It is not written again.
@@ -70,7 +70,7 @@ pub(crate) struct Entries {
     pub(crate) waited: BTreeMap<String, Duration>,
 }
 
-impl Draft {
+impl DraftInput {
     /// The cost at the threads, in fuel: the object becomes trees.
     pub(crate) fn cost(&self) -> u64 {
         let current = self.current.json().len() as u64;
@@ -83,11 +83,11 @@ impl Draft {
     }
 
     /// Drafts.
-    pub fn run(&self) -> Drafted {
+    pub fn run(&self) -> Draft {
         let now = self.edits.tree_of(&self.current);
-        let mut drafted = Drafted {
+        let mut drafted = Draft {
             cost: self.cost(),
-            ..Drafted::default()
+            ..Draft::default()
         };
         let mut edits = self.edits.clone();
         if self.rebases {
@@ -101,7 +101,7 @@ impl Draft {
             };
             let digest = projection::digest(&patch);
             let version = self.current.version();
-            if self.written.get(&part) == Some(&Written { digest, version }) {
+            if self.written.get(&part) == Some(&LastWrite { digest, version }) {
                 drafted.not_kept.extend(merge::not_kept(&patch, &now));
             } else {
                 drafted.patches.insert(part, (patch, digest));
@@ -128,7 +128,7 @@ impl Draft {
     }
 }
 
-impl Drafted {
+impl Draft {
     /// The first part, from this one on, that is to be written, with its patch.
     pub(crate) fn take_next(&mut self, part: Part) -> Option<(Part, Value, Digest)> {
         let next = *self.patches.range(part..).next()?.0;

@@ -15,7 +15,7 @@ pub(super) const PER_BYTE: u64 = 32;
 
 /// What the patch of a conclusion is checked against.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Check {
+pub struct PatchCheck {
     /// The binding of the pass.
     pub binding: Arc<Binding>,
     /// The role that concludes.
@@ -26,7 +26,7 @@ pub struct Check {
     pub judged: Option<Edits>,
 }
 
-impl Check {
+impl PatchCheck {
     /// The cost of a check, in bytes that are read.
     pub(super) fn cost(&self, patch: Option<&Document>) -> u64 {
         let of_snapshot = || self.snapshot.as_ref().map_or(0, |object| object.json().len());

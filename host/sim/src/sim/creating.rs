@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_core::call::{PendingEntry, Prepared, Session, Site};
+use polity_core::call::{PendingEntry, Preparation, Session, Site};
 use polity_core::catalogue::OperationEffect;
 use polity_core::contract::{Failure, Resolution};
 use polity_core::time::Unix;
@@ -30,13 +30,13 @@ impl Sim {
     }
 
     /// Prepares a create. It only needs to know who creates. `None` if the cloud does not answer.
-    pub fn prepare(&mut self, now_ms: u64, session: &Session) -> Option<Result<Prepared, Failure>> {
+    pub fn prepare(&mut self, now_ms: u64, session: &Session) -> Option<Result<Preparation, Failure>> {
         let now = self.advance(now_ms);
         if let Some(unreachable) = self.kernel.unreachable(now) {
             return unreachable.map(Err);
         }
         let site = self.site(now, session);
-        Some(site.map(|site| Prepared {
+        Some(site.map(|site| Preparation {
             site,
             ready: "{}".into(),
         }))

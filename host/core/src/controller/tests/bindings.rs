@@ -24,11 +24,11 @@ fn a_tenant_has_so_many_passes_under_way_and_no_more() {
     machines.push(machine("d", 1, json!({"metadata": {"namespace": "another"}})));
     let mut harness = Harness::under(binding, machines);
     assert_eq!((harness.steps(), harness.controller.passes_in_flight()), (3, 3));
-    assert_eq!(harness.view("c").map(|view| view.waiting), Some(WaitsFor::Turn));
+    assert_eq!(harness.view("c").map(|view| view.waiting), Some(WaitReason::Turn));
     harness.step_of("a", conclusion(json!(null), Next::Settled(None), vec![]));
     assert_eq!(harness.steps(), 3);
     let waiting = |harness: &Harness| harness.view("c").map(|view| view.waiting);
-    assert_eq!(waiting(&harness), Some(WaitsFor::Call));
+    assert_eq!(waiting(&harness), Some(WaitReason::Call));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_tenant_is_what_stands_at_the_path_that_the_binding_names() {
     let of = |name: &str, team: &str| machine(name, 1, json!({"spec": {"team": team}}));
     let harness = Harness::under(binding, vec![of("a", "x"), of("b", "x"), of("c", "y")]);
     assert_eq!(harness.steps(), 2);
-    assert_eq!(harness.view("b").map(|view| view.waiting), Some(WaitsFor::Turn));
+    assert_eq!(harness.view("b").map(|view| view.waiting), Some(WaitReason::Turn));
 }
 
 #[test]
@@ -322,15 +322,15 @@ fn a_watch_that_lists_for_the_first_time_does_not_fail() {
         (health.unsynced.len(), health.watch_fails, waiting)
     };
     harness.step(pending(vec![list("a=b")]));
-    let lists = Some(WaitsFor::Watch(config_maps(), None));
+    let lists = Some(WaitReason::Watch(config_maps(), None));
     assert_eq!(told(&harness), (1, false, lists));
     let event = WatchEvent::Failed("forbidden".into());
     harness.feed(Input::Watched {
         scope: config_maps(),
         event,
     });
-    let fails = Some(WaitsFor::Watch(config_maps(), Some("forbidden".into())));
+    let fails = Some(WaitReason::Watch(config_maps(), Some("forbidden".into())));
     assert_eq!(told(&harness), (1, true, fails));
     harness.listed(config_maps(), vec![]);
-    assert_eq!(told(&harness), (0, false, Some(WaitsFor::Call)));
+    assert_eq!(told(&harness), (0, false, Some(WaitReason::Call)));
 }

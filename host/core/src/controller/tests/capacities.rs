@@ -114,7 +114,7 @@ fn a_write_asks_for_the_lease_only_when_there_is_a_place_for_it() {
     harness.now = harness.now + (lease::DURATION - ms(1));
     harness.reply(second, Reply::Answer(Ok(json!({}))));
     assert_eq!(harness.cloud_calls(), 0, "it could outlast the lease");
-    let renewal = Some(WaitsFor::Renewal);
+    let renewal = Some(WaitReason::Renewal);
     assert!(waiting(&harness).contains(&renewal), "{:?}", waiting(&harness));
     harness.answer_leases();
     assert_eq!(harness.cloud_calls(), 1);

@@ -22,9 +22,9 @@ fn an_act_that_would_outlast_the_lease_waits_for_its_renewal_and_then_for_its_an
     harness.now = harness.now + (lease::DURATION - ms(1));
     harness.step(pending(vec![stop()]));
     let waiting = |harness: &Harness| harness.view("m").map(|view| view.waiting);
-    assert_eq!(waiting(&harness), Some(WaitsFor::Renewal));
+    assert_eq!(waiting(&harness), Some(WaitReason::Renewal));
     harness.answer_leases();
-    assert_eq!(waiting(&harness), Some(WaitsFor::Call));
+    assert_eq!(waiting(&harness), Some(WaitReason::Call));
     harness.take("act", |call| matches!(call, Call::Cloud(_)));
 }
 
@@ -63,7 +63,10 @@ fn who_loses_the_lease_ends_its_passes_and_who_gets_it_again_looks_at_everything
     assert_eq!(harness.records[1].outcome, Outcome::LeaseLost);
     assert!(!harness.controller.is_holder());
     assert_eq!(harness.steps(), 0, "nothing begins, although its time has come");
-    assert_eq!(harness.view("n").map(|view| view.waiting), Some(WaitsFor::Lease));
+    assert_eq!(
+        harness.view("n").map(|view| view.waiting),
+        Some(WaitReason::Lease)
+    );
     harness.answer_leases();
     assert_eq!(harness.steps(), 2);
     assert!(harness.causes().contains(&Cause::Resync));
@@ -262,7 +265,7 @@ fn a_change_that_waits_for_the_renewal_holds_no_place_and_comes_first_after_it()
     harness.step_of("a", pending(vec![stop()]));
     assert_eq!(
         harness.view("a").map(|view| view.waiting),
-        Some(WaitsFor::Renewal)
+        Some(WaitReason::Renewal)
     );
     harness.step_of("b", pending(vec![get()]));
     harness.step_of("c", pending(vec![get()]));

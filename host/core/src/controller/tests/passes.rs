@@ -23,7 +23,7 @@ fn health_counts_what_passes_came_to() {
         Next::Settled(None),
         vec![],
     ));
-    assert_eq!(harness.view("m").map(|view| view.waiting), Some(WaitsFor::Call));
+    assert_eq!(harness.view("m").map(|view| view.waiting), Some(WaitReason::Call));
     harness.refused(Failure::new(Code::NotFound, "gone"));
     let health = harness.controller.health("machines").expect("it is bound");
     assert_eq!((health.passes, health.discarded), (3, 1));
@@ -142,7 +142,7 @@ fn a_create_that_never_left_the_host_is_not_asked_for_by_the_next_pass() {
 
 /// The handler of the next event of this object's pass panics.
 fn let_panic(harness: &mut Harness, name: &str) {
-    let of_it = |(_, running): &&mut (Phase, Box<Running>)| &*running.frame.key.name == name;
+    let of_it = |(_, running): &&mut (Phase, Box<RunningPass>)| &*running.frame.key.name == name;
     let pass = harness.controller.passes.in_flight.values_mut().find(of_it);
     pass.expect("a pass is under way").0 = panicking();
 }
@@ -189,7 +189,7 @@ fn a_panic_in_a_handler_costs_its_pass_and_no_other() {
     let reply = input.step(&limits, |pass| {
         assert_eq!(pass.journal[0].answer, Ok("\"held\"".into()));
         let outcome = Ok(conclusion(json!(null), Next::Settled(None), vec![0]));
-        Stepped { outcome, fuel: 1 }
+        StepOutput { outcome, fuel: 1 }
     });
     harness.reply(id, Reply::Stepped(reply));
     assert_eq!(harness.records[1].outcome, Outcome::Published);
@@ -475,7 +475,7 @@ fn so_many_passes_hold_much_at_a_time_and_a_place_is_kept_for_others() {
         }
     }
     let waits = |harness: &Harness| {
-        let waits = |view: &KeyView| view.waiting == WaitsFor::Capacity(Capacity::Large);
+        let waits = |view: &KeyView| view.waiting == WaitReason::Capacity(Capacity::Large);
         harness.controller.keys().filter(|(_, view)| waits(view)).count()
     };
     assert_eq!(

@@ -360,7 +360,7 @@ fn a_question_that_is_cut_leaves_others_to_the_list_that_they_wait_for() {
     harness.step_of("n", pending(vec![list("a=b")]));
     assert!(matches!(
         harness.view("n").map(|view| view.waiting),
-        Some(WaitsFor::Watch(..))
+        Some(WaitReason::Watch(..))
     ));
     harness.pass(2_000);
     harness.step_of("m", settled());
@@ -462,7 +462,7 @@ fn what_changes_under_a_pass_that_uses_a_remembered_answer_enqueues_its_key_agai
         let Call::Step { input, limits, .. } = second else {
             panic!("{second:?}")
         };
-        let reply = input.step(&limits, |_| Stepped {
+        let reply = input.step(&limits, |_| StepOutput {
             outcome: Ok(used),
             fuel: 0,
         });

@@ -10,7 +10,7 @@ use crate::catalogue::OperationEffect;
 use crate::contract::{
     Act, Answer, CloudAct, Code, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef, Resolution, Role,
 };
-use crate::grants::{self, Refusal, Ungranted};
+use crate::grants::{self, MissingGrant, Refusal};
 use crate::key::ObjectKey;
 use crate::object::ResourceVersion;
 use crate::pending::Pending;
@@ -106,7 +106,7 @@ fn leaves_host_conditions(
             "write conditions of the host on {} {name}: a patch of the conditions must keep them",
             kind.kind
         );
-        Err(Ungranted::to(what).into())
+        Err(MissingGrant::to(what).into())
     }
 }
 
@@ -171,7 +171,8 @@ pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
     if let Some(unreadable) = &work.unreadable {
         return refused(format!("{operation} of {intent} may be in doubt: {unreadable}"));
     }
-    let same = |found: &&super::Entry| found.entry.operation == operation && found.entry.intent == intent;
+    let same =
+        |found: &&super::KnownEntry| found.entry.operation == operation && found.entry.intent == intent;
     for found in work.found.iter().filter(same) {
         match &found.fate {
             Fate::Resolved(Resolution::Done(answer)) => {

@@ -425,7 +425,7 @@ fn nothing_in_doubt_is_performed_again() {
         let pending = json!({"status": {"pending": [entry("a")]}});
         let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
         let entry = serde_json::from_value(entry("a")).expect("an entry");
-        fixture.work.found = vec![Entry { entry, fate }];
+        fixture.work.found = vec![KnownEntry { entry, fate }];
         let (_, commands) = fixture.requests(vec![clone_of("m")]);
         (answers(&commands), patches(&commands).len())
     };
@@ -444,7 +444,7 @@ fn what_is_absent_makes_room_for_its_successor() {
     let pending = json!({"status": {"pending": [entry("a")]}});
     let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
     let old = serde_json::from_value(entry("a")).expect("an entry");
-    fixture.work.found = vec![Entry {
+    fixture.work.found = vec![KnownEntry {
         entry: old,
         fate: Fate::Resolved(Resolution::Absent),
     }];
@@ -921,7 +921,7 @@ fn a_doubt_holds_up_the_same_create_and_no_other() {
     let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
     let doubted = serde_json::from_value(entry("a")).expect("an entry");
     let unknown = Fate::Resolved(Resolution::Unknown("why".into()));
-    fixture.work.found = vec![Entry {
+    fixture.work.found = vec![KnownEntry {
         entry: doubted,
         fate: unknown,
     }];
@@ -948,7 +948,7 @@ fn a_create_that_is_refused_for_a_doubt_changed_nothing() {
     let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
     let entry = serde_json::from_value(entry("a")).expect("an entry");
     let fate = Fate::Resolved(Resolution::Unknown("why".into()));
-    fixture.work.found = vec![Entry { entry, fate }];
+    fixture.work.found = vec![KnownEntry { entry, fate }];
     let (_, commands) = fixture.requests(vec![clone_of("m")]);
     let told = journal(&commands).and_then(|journal| journal[0].answer.clone().err());
     let effect = told.map(|failure| failure.effect);

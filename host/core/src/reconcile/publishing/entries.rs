@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::entry::PendingEntry;
 use crate::reconcile::frame::Frame;
-use crate::reconcile::work::{Entry, EntryHistory, Work};
+use crate::reconcile::work::{EntryHistory, KnownEntry, Work};
 use crate::time::millis;
 use crate::worker::{Drops, Entries};
 
@@ -12,7 +12,7 @@ use crate::worker::{Drops, Entries};
 pub(super) fn of(drops: Drops, frame: &Frame, work: &Work) -> Entries {
     let known = || work.found.iter().chain(&work.entered);
     let resolved = known().filter(|known| known.fate.is_known());
-    let waited = |known: &Entry| (known.entry.key.clone(), waited(&known.entry, frame, work));
+    let waited = |known: &KnownEntry| (known.entry.key.clone(), waited(&known.entry, frame, work));
     Entries {
         drops,
         resolved: resolved.map(|known| known.entry.key.clone()).collect(),

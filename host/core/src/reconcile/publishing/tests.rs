@@ -6,7 +6,7 @@ use crate::reconcile::fixture::{
     Fixture, at, computed, concluded, conclusion, entry, failure, found, machine, ms, outcome, patches,
     pending, stepped, terms, versions,
 };
-use crate::reconcile::work::{Entry, EntryHistory, Fate};
+use crate::reconcile::work::{EntryHistory, Fate, KnownEntry};
 use crate::reconcile::{Phase, fixture::stepping};
 use crate::shared::terms::NotSent;
 
@@ -275,7 +275,7 @@ fn removing(fate: Fate, finalizers: &Value) -> (Flow<Phase>, Vec<Command>) {
     let deleting = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"pending": [entry("a")]}});
     let mut fixture = Fixture::of(machine(1, deleting), &[Role::Lifecycle]);
     let entry = serde_json::from_value(entry("a")).expect("an entry");
-    fixture.work.found = vec![Entry { entry, fate }];
+    fixture.work.found = vec![KnownEntry { entry, fate }];
     let (flow, commands) = fixture.concludes(json!({"metadata": {"finalizers": finalizers}}));
     match flow {
         Flow::Wait(_) => fixture.go_on(
@@ -328,7 +328,7 @@ fn the_finalizer_stays_while_a_create_may_have_happened_that_nobody_accounted_fo
 fn entries_whose_outcome_is_known_go_with_the_conclusion_and_no_others() {
     let pending = json!({"status": {"pending": [entry("a"), entry("b")]}});
     let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
-    let found = |key: &str, fate| Entry {
+    let found = |key: &str, fate| KnownEntry {
         entry: serde_json::from_value(entry(key)).expect("an entry"),
         fate,
     };
@@ -382,7 +382,7 @@ fn the_time_for_which_a_doubt_stands_is_published_in_steps_of_ten_seconds_or_mor
             .work
             .histories
             .insert("a".into(), EntryHistory::seen(boot, ms(waited)));
-        fixture.work.found = vec![Entry {
+        fixture.work.found = vec![KnownEntry {
             entry: serde_json::from_value(entry("a")).expect("an entry"),
             fate: Fate::Resolved(Resolution::Unknown("why".into())),
         }];
@@ -403,7 +403,7 @@ fn doubted(now: u64, stands: &Value, why: &str) -> Option<Value> {
     fixture.frame.started = at(now);
     let history = EntryHistory::seen(at(0).boot, ms(0));
     fixture.work.histories.insert("a".into(), history);
-    fixture.work.found = vec![Entry {
+    fixture.work.found = vec![KnownEntry {
         entry: serde_json::from_value(entry("a")).expect("an entry"),
         fate: Fate::Resolved(Resolution::Unknown(why.into())),
     }];
@@ -513,7 +513,7 @@ fn a_doubt_that_an_older_driver_cannot_look_for_is_a_condition() {
     merge::apply(&json!({"stamp": 2}), &mut entry);
     let pending = json!({"status": {"pending": [entry]}});
     let mut fixture = Fixture::of(machine(1, pending), &[Role::Lifecycle]);
-    fixture.work.found = vec![Entry {
+    fixture.work.found = vec![KnownEntry {
         entry: serde_json::from_value(entry).expect("an entry"),
         fate: Fate::Resolved(Resolution::Unknown("why".into())),
     }];

@@ -12,7 +12,7 @@ use crate::object::{Object, ResourceVersion};
 use crate::reconcile::fixture::{
     Fixture, answer, ask, config_map, config_maps, failure, found, get, pending, stepped,
 };
-use crate::reconcile::{Dependency, Moved, Report};
+use crate::reconcile::{AnswerDelta, Dependency, Report};
 use crate::reconcile::{Phase, fixture::stepping};
 use crate::selection::Selection;
 use serde_json::{Value, json};
@@ -535,13 +535,17 @@ fn a_read_that_is_older_than_what_a_watch_showed_is_looked_at_again() {
         let mut older = site("v");
         crate::merge::apply(&json!({"metadata": {"resourceVersion": read}}), &mut older);
         fixture.go_on(flow, found(Ok(older)));
-        let moved = fixture
+        let delta = fixture
             .work
             .dependencies
             .values()
-            .map(|dependency| dependency.moved);
-        let expected = if is_news { Moved::SOMEHOW } else { Moved::default() };
-        assert_eq!(moved.collect::<Vec<_>>(), [expected], "version {read}");
+            .map(|dependency| dependency.delta);
+        let expected = if is_news {
+            AnswerDelta::UNKNOWN
+        } else {
+            AnswerDelta::default()
+        };
+        assert_eq!(delta.collect::<Vec<_>>(), [expected], "version {read}");
     }
 }
 
@@ -553,9 +557,11 @@ fn what_the_last_pass_used_and_does_not_fit_any_more_is_left_to_be_asked_for() {
     let mut fixture = Fixture::new();
     listed(&mut fixture, vec![site("v")]);
     let look = fixture
-        .with(|context| Look::of(Arc::new((Role::Lifecycle, asked.question.clone())), None, context))
+        .with(|context| {
+            ObjectQuestion::of(Arc::new((Role::Lifecycle, asked.question.clone())), None, context)
+        })
         .0;
-    let Look {
+    let ObjectQuestion {
         asked,
         grant,
         scope,
@@ -596,9 +602,10 @@ fn begun(limits: impl Fn(&mut Limits), parts: &[&str]) -> (Fixture, Flow<Phase>,
         if let Question::Object(query) = &mut asked.question {
             query.projection = part.split_whitespace().map(str::to_owned).collect();
         }
-        let look = fixture
-            .with(|context| Look::of(Arc::new((Role::Lifecycle, asked.question.clone())), None, context));
-        let Look {
+        let look = fixture.with(|context| {
+            ObjectQuestion::of(Arc::new((Role::Lifecycle, asked.question.clone())), None, context)
+        });
+        let ObjectQuestion {
             asked,
             grant,
             scope,
