@@ -18,11 +18,10 @@ pub(crate) async fn bring_up(
     made: Option<Vm>,
 ) -> Result<Next, Failure> {
     if let Some(vm) = made {
-        return if node::is_stale(cx, machine, &vm).await {
-            Ok(discard(cx, machine, class, vm).await)
-        } else {
-            Ok(finish(cx, machine, class, vm).await)
-        };
+        if node::is_stale(cx, machine, &vm).await {
+            return Ok(discard(cx, machine, class, vm).await);
+        }
+        return Ok(finish(cx, machine, class, vm).await);
     }
     match driver::status(cx, machine, class).await {
         Seen::There(vm) => {

@@ -194,8 +194,7 @@ async fn let_go(cx: &Cx, machine: &mut Machine) -> Next {
     machine.operate(cx.now(), step(next, done, "the VM and the node are gone"));
     machine.metadata.remove_finalizer(FINALIZER);
     if again {
-        Next::retry(RetryClass::Short)
-    } else {
-        Next::settled()
+        return Next::retry(RetryClass::Short);
     }
+    Next::settled()
 }
