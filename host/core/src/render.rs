@@ -73,13 +73,7 @@ impl Render {
             Question::Object(query) => {
                 let found = self.objects.first();
                 let answer = answer_of_object(&self.grant, self.primary.as_ref(), query, found);
-                let answer = answer.and_then(|json| {
-                    if json.len() as u64 > limit {
-                        Err(too_large(limit))
-                    } else {
-                        Ok(json)
-                    }
-                });
+                let answer = answer.and_then(|json| fitting(json, limit));
                 let looked = found.map_or(0, |found| self.looks_at(found).saturating_add(self.copies(found)));
                 RenderOutput {
                     answer,
@@ -141,12 +135,7 @@ impl Render {
             }
         }
         text.push(']');
-        let answer = if text.len() as u64 > room {
-            Err(too_large(room))
-        } else {
-            Ok(text.into())
-        };
-        (answer, read)
+        (fitting(text.into(), room), read)
     }
 
     /// The bytes of an object that are read to find out whether the answer is about it.
@@ -178,6 +167,14 @@ pub(crate) fn limit(query: &ListQuery) -> u64 {
         0 => LIST_LIMIT,
         limit => u64::from(limit),
     }
+}
+
+/// An answer that may have so many bytes.
+pub(crate) fn fitting(answer: Json, limit: u64) -> Result<Json, Failure> {
+    if answer.len() as u64 > limit {
+        return Err(too_large(limit));
+    }
+    Ok(answer)
 }
 
 /// The failure for an answer that does not fit into the journal of its pass.

@@ -27,7 +27,7 @@ use crate::grants;
 use crate::object::Object;
 use crate::pending::Pending;
 use crate::record::{Discard, Outcome, WritePurpose};
-use crate::render::too_large;
+use crate::render::fitting;
 use crate::shared::guards::Guard;
 use crate::shared::terms::{PrimaryCheck, Terms};
 use crate::time::Boot;
@@ -520,13 +520,8 @@ impl Acting {
         for slot in acts {
             let Some(answer) = slot.answer else { continue };
             let answer = answer.map(|value| Json::from(value.to_string()));
-            let answer = answer.and_then(|json| {
-                if json.len() as u64 > limit {
-                    Err(too_large(limit).effect_unknown())
-                } else {
-                    Ok(json)
-                }
-            });
+            // The act was performed, although its answer does not fit.
+            let answer = answer.and_then(|json| fitting(json, limit).map_err(Failure::effect_unknown));
             run.append(Request::Act(slot.act), answer);
         }
         run

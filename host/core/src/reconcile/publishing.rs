@@ -266,10 +266,10 @@ impl Publishing {
             let message = format!("another writer changed {changed}: this pass did not overwrite that");
             self.what.ended.events.push(warning("EditDropped", message));
         }
-        if context.is_guarded(Guard::UnseenChangesEnqueue) {
-            let known = self.known.take();
-            let unseen = self.what.ended.unseen.take();
-            self.what.ended.unseen = unseen.or(known);
+        if let Some(known) = self.known.take()
+            && context.is_guarded(Guard::UnseenChangesEnqueue)
+        {
+            self.what.ended.unseen.get_or_insert(known);
         }
         self.draft = Some(drafted);
         self.write(part, context)

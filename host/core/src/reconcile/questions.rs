@@ -21,7 +21,7 @@ use super::work::Work;
 use crate::call::{Call, CloudRequest, ReadResult, Reply};
 use crate::contract::{Answer, Ask, Code, Failure, Json, NO_SESSION, Question, Request, Role};
 use crate::grants::{self, Answerer};
-use crate::render::too_large;
+use crate::render::{fitting, too_large};
 use crate::shared::guards::Guard;
 use crate::shared::locks::{LOCKS, LockAnswer};
 use crate::worker::size_of;
@@ -143,13 +143,7 @@ impl Asking {
     /// Keeps an answer if it fits, and a failure otherwise.
     fn answer(&mut self, slot: usize, answer: Result<Json, Failure>, context: &Context<'_>) {
         let room = self.room(context);
-        let answer = answer.and_then(|json| {
-            if json.len() as u64 > room {
-                Err(too_large(room))
-            } else {
-                Ok(json)
-            }
-        });
+        let answer = answer.and_then(|json| fitting(json, room));
         self.bytes += size_of(&answer);
         self.enter(slot, AskState::Answered(answer));
     }
