@@ -84,6 +84,7 @@ impl SimCloud {
             if is_dirty {
                 Some(disk.store(sim.changes()))
             } else {
+                // The caller may have read something that is not stored yet, so it waits for that.
                 (!disk.is_settled()).then(|| disk.store(Vec::new()))
             }
         });

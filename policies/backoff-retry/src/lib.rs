@@ -43,11 +43,11 @@ impl Curve {
         let nth = self
             .tries
             .map_or(attempt, |tries| attempt % tries.saturating_add(1));
-        if self.tries != Some(nth) {
-            Duration::from_millis(between(seed, self.ceiling(nth)))
-        } else {
-            Duration::from(self.cool_down) + Duration::from_millis(between(seed, self.ceiling(0)))
+        if self.tries == Some(nth) {
+            // The end of the cool-down is spread over the length of the longest first wait.
+            return Duration::from(self.cool_down) + Duration::from_millis(between(seed, self.ceiling(0)));
         }
+        Duration::from_millis(between(seed, self.ceiling(nth)))
     }
 
     /// The longest wait after the nth try, in milliseconds.

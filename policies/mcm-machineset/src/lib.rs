@@ -40,12 +40,10 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     }
     let members = Members::find(&cx, &set, Freshness::Cached).await?;
     count(&mut set, &members.live);
-    let acted = if set.metadata.deleting() {
+    if set.metadata.deleting() {
         return tear_down(&cx, &mut set, &members).await;
-    } else {
-        members.claim(&cx, &set).await? || keep_count(&cx, &set, &members).await?
-    };
-    if acted {
+    }
+    if members.claim(&cx, &set).await? || keep_count(&cx, &set, &members).await? {
         return Ok(Next::retry(RetryClass::Short));
     }
     cx.note("MCM-M01");
@@ -92,11 +90,11 @@ async fn tear_down(cx: &Cx, set: &mut MachineSet, members: &Members) -> Result<N
         return Ok(Next::settled());
     }
     let live: Vec<&Machine> = members.live.iter().collect();
-    Ok(if delete(cx, "MCM-M07", &live).await? {
-        Next::retry(RetryClass::Short)
-    } else {
-        Next::after(cx.config().resync)
-    })
+    if delete(cx, "MCM-M07", &live).await? {
+        return Ok(Next::retry(RetryClass::Short));
+    }
+    // A machine that is gone begins the next pass.
+    Ok(Next::after(cx.config().resync))
 }
 
 /// Deletes machines. Returns whether there were any.

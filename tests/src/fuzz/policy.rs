@@ -298,6 +298,7 @@ fn any_step(choices: &mut Choices<'_>, pass: &Pass, limits: &Limits, role: Role)
         }),
     };
     let fuel = if choices.chance(4) {
+        // The fuel is measured, and is never more than the limit.
         choices.number().min(limits.step_fuel)
     } else {
         1_000
