@@ -222,7 +222,7 @@ struct Keys {
     /// that pass: a key never has two passes at a time.
     orphans: BTreeMap<Key, PassId>,
     /// The keys that depend on objects of a scope.
-    dependents: BTreeMap<Scope, WakeIndex>,
+    wake_index: BTreeMap<Scope, WakeIndex>,
     queue: Queue,
 }
 
@@ -358,7 +358,7 @@ impl Controller {
             .map(|binding| primary_scopes(binding));
         let own = own.unwrap_or_default();
         let needs = move |scope: &&Scope| {
-            let dependents = self.keys.dependents.get(*scope);
+            let dependents = self.keys.wake_index.get(*scope);
             own.contains(*scope) || dependents.is_some_and(|dependents| dependents.has_key_of(binding))
         };
         let unsynced = self

@@ -25,19 +25,19 @@ enum Admission {
 }
 
 impl Controller {
-    /// Makes a call as soon as this tenant queue may. The reply goes to the target. If none comes within the longest time after
-    /// the call was sent, the target gets a cut or a failure instead.
+    /// Makes a call as soon as this tenant queue may. The reply goes to the receiver. If none comes within the longest time after
+    /// the call was sent, the receiver gets a cut or a failure instead.
     pub(super) fn call(
         &mut self,
-        target: Receiver,
+        receiver: Receiver,
         (tenant_queue, binding): (&Arc<str>, &Binding),
         unsent: UnsentCall,
     ) {
         let unsent = Box::new(unsent);
         match capacity_of(&unsent.call, &binding.name) {
-            Some(capacity) => self.wait(target, (tenant_queue, binding), capacity, Some(unsent)),
+            Some(capacity) => self.wait(receiver, (tenant_queue, binding), capacity, Some(unsent)),
             None => {
-                let id = self.shared.calls.insert(target);
+                let id = self.shared.calls.insert(receiver);
                 self.send(id, unsent, Boot::MAX, Some(tenant_queue.clone()));
             }
         }
@@ -45,13 +45,13 @@ impl Controller {
 
     /// Makes a pass wait until it may hold texts of any size. It is told with [`PhaseEvent::Grown`].
     pub(super) fn grow(&mut self, pass: PassId, tenant_queue: &Arc<str>, binding: &Binding) {
-        let target = Receiver::Pass(pass, 0);
-        self.wait(target, (tenant_queue, binding), Capacity::Large, None);
+        let receiver = Receiver::Pass(pass, 0);
+        self.wait(receiver, (tenant_queue, binding), Capacity::Large, None);
     }
 
     fn wait(
         &mut self,
-        target: Receiver,
+        receiver: Receiver,
         (tenant_queue, binding): (&Arc<str>, &Binding),
         capacity: Capacity,
         unsent: Option<Box<UnsentCall>>,
@@ -62,15 +62,15 @@ impl Controller {
             Quota::UNBOUNDED
         };
         let calls = &mut self.shared.calls;
-        calls.wait(target, (capacity.clone(), places), tenant_queue, unsent);
+        calls.wait(receiver, (capacity.clone(), places), tenant_queue, unsent);
         self.admit(&capacity);
     }
 
     /// Gives the free places of a capacity to those who wait. Changes are looked at here for the last time: they may have waited
     /// long.
     fn admit(&mut self, capacity: &Capacity) {
-        while let Some((id, target, unsent)) = self.shared.calls.next(capacity) {
-            let Receiver::Pass(pass, _) = target else {
+        while let Some((id, receiver, unsent)) = self.shared.calls.next(capacity) {
+            let Receiver::Pass(pass, _) = receiver else {
                 // Keys read only.
                 if let Some(unsent) = unsent {
                     self.send(id, unsent, Boot::MAX, None);
@@ -163,17 +163,17 @@ impl Controller {
     /// with [`Controller::on_listed`].
     pub(super) fn await_list(&mut self, pass: PassId, slot: usize, scope: Scope) {
         let deadline = self.shared.now.boot + CLUSTER_LONGEST;
-        let target = Receiver::Pass(pass, slot);
-        self.shared.calls.await_list(target, scope, deadline);
+        let receiver = Receiver::Pass(pass, slot);
+        self.shared.calls.await_list(receiver, scope, deadline);
     }
 
     /// Removes a call that ended and gives its place to the next one. Returns the receiver of the reply.
     fn forget_call(&mut self, id: CallId) -> Option<Receiver> {
-        let (target, freed) = self.shared.calls.remove(id)?;
+        let (receiver, freed) = self.shared.calls.remove(id)?;
         if let Some(capacity) = freed {
             self.admit(&capacity);
         }
-        Some(target)
+        Some(receiver)
     }
 
     /// Hands a reply to its receiver. A reply to a call that was cancelled is dropped.

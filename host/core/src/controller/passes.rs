@@ -298,7 +298,7 @@ impl Controller {
             self.shared.watches.open(&scope, &frame.tenant_queue);
             self.out.push(Output::Watch(scope.clone()));
         }
-        let dependents = self.keys.dependents.entry(scope).or_default();
+        let dependents = self.keys.wake_index.entry(scope).or_default();
         dependents.keys.insert(frame.key.clone());
     }
 

@@ -41,7 +41,7 @@ impl Controller {
             projection: Vec::new(),
             latest: true,
         };
-        let target = Receiver::Refresh(Box::new(Refresh {
+        let receiver = Receiver::Refresh(Box::new(Refresh {
             key: key.clone(),
             object,
             uid: known.uid().to_owned(),
@@ -52,7 +52,7 @@ impl Controller {
             longest: Some(CLUSTER_LONGEST),
             terms: None,
         };
-        self.call(target, (&tenant_queue, binding), read);
+        self.call(receiver, (&tenant_queue, binding), read);
         true
     }
 

@@ -63,8 +63,8 @@ impl Controller {
             longest: None,
             terms: None,
         };
-        let target = Receiver::Reschedule(Box::new(asked));
-        self.call(target, (&tenant_queue, binding), decide);
+        let receiver = Receiver::Reschedule(Box::new(asked));
+        self.call(receiver, (&tenant_queue, binding), decide);
     }
 
     /// Handles the answer of a retry policy about a waiting key. The answer is dropped if the key has begun another

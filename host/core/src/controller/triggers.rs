@@ -258,7 +258,7 @@ impl Controller {
         self.on_listed(scope);
         // While the watch was not synced, writes of this host entered the cache but enqueued no dependent key. The
         // list does not show them as changes either, so the dependents are checked here.
-        let dependents = self.keys.dependents.get(scope).into_iter().flat_map(|d| &d.keys);
+        let dependents = self.keys.wake_index.get(scope).into_iter().flat_map(|d| &d.keys);
         let waits = |key: &&Key| {
             let state = self.keys.states.get(key);
             state.is_some_and(|s| s.running.is_none() && s.wakes_on == WakeOn::AnyChange)
@@ -355,7 +355,7 @@ impl Controller {
                 || self.shared.calls.await_list_of(&scope)
                 || self
                     .keys
-                    .dependents
+                    .wake_index
                     .get(&scope)
                     .is_some_and(|d| !d.keys.is_empty());
             let unused_for = if self.shared.watches.is_crowded(&scope) {
@@ -367,7 +367,7 @@ impl Controller {
             if !depended && idle >= unused_for {
                 self.shared.cache.close(&scope);
                 self.shared.watches.close(&scope);
-                self.keys.dependents.remove(&scope);
+                self.keys.wake_index.remove(&scope);
                 self.out.push(Output::Unwatch(scope));
             }
         }

@@ -69,7 +69,7 @@ impl Controller {
     /// Enqueues the keys whose last pass used an answer that the change alters. A key whose pass is in flight is
     /// enqueued at the end of that pass, if the change was news to it.
     pub(super) fn enqueue_dependents(&mut self, change: &Change) {
-        let Some(dependents) = self.keys.dependents.get_mut(&change.scope) else {
+        let Some(dependents) = self.keys.wake_index.get_mut(&change.scope) else {
             return;
         };
         if !self.shared.guards.stand(Guard::ChangesEnqueueDependents) {
@@ -238,7 +238,7 @@ impl Controller {
             return;
         }
         for (asked, dependency) in old {
-            if let Some(dependents) = self.keys.dependents.get_mut(&dependency.scope) {
+            if let Some(dependents) = self.keys.wake_index.get_mut(&dependency.scope) {
                 dependents.keys.remove(key);
                 if let Some(used) = dependents.used.get_mut(tenant_queue) {
                     used.forget(asked, dependency, key);
@@ -246,14 +246,14 @@ impl Controller {
             }
         }
         for (_, dependency) in old {
-            if let Some(dependents) = self.keys.dependents.get_mut(&dependency.scope) {
+            if let Some(dependents) = self.keys.wake_index.get_mut(&dependency.scope) {
                 dependents.forget(tenant_queue, key);
             }
         }
         let Some(state) = state else { return };
         for (place, used) in state.last.used.iter().enumerate() {
             let scope = &used.1.scope;
-            let dependents = self.keys.dependents.entry(scope.clone()).or_default();
+            let dependents = self.keys.wake_index.entry(scope.clone()).or_default();
             dependents.keys.insert(key.clone());
             if !state.dirty.contains(scope) {
                 let of_queue = dependents.used.entry(tenant_queue.clone()).or_default();
@@ -270,7 +270,7 @@ impl Controller {
                 old == new && before.scope == now.scope && Arc::ptr_eq(&before.grant, &now.grant)
             };
         let is_current = |scope: &Scope| {
-            let dependents = self.keys.dependents.get(scope);
+            let dependents = self.keys.wake_index.get(scope);
             let of_queue = dependents.and_then(|dependents| dependents.used.get(&state.tenant_queue));
             of_queue.is_some_and(|of_queue| of_queue.keys.get(key) == Some(&of_queue.round))
         };
@@ -288,7 +288,7 @@ impl Controller {
         for scope in asked {
             let depends =
                 state.is_some_and(|state| state.last.used.iter().any(|(_, dep)| dep.scope == *scope));
-            if !depends && let Some(dependents) = self.keys.dependents.get_mut(scope) {
+            if !depends && let Some(dependents) = self.keys.wake_index.get_mut(scope) {
                 dependents.keys.remove(key);
             }
         }

@@ -32,7 +32,7 @@ pub(crate) struct Calls {
 /// A call that somebody waits for.
 #[derive(Debug)]
 struct CallState {
-    target: Receiver,
+    receiver: Receiver,
     stage: Stage,
     place: Option<Claim>,
     /// The call, until it is sent; `None` if the pass wants nothing but the place.
@@ -77,14 +77,14 @@ pub(crate) struct UnsentCall {
 
 impl Calls {
     /// Adds a call that needs no place.
-    pub(crate) fn insert(&mut self, target: Receiver) -> CallId {
+    pub(crate) fn insert(&mut self, receiver: Receiver) -> CallId {
         self.last += 1;
         let id = CallId(self.last);
-        if let Receiver::Pass(pass, _) = target {
+        if let Receiver::Pass(pass, _) = receiver {
             self.of_passes.insert((pass, id));
         }
         let outstanding = CallState {
-            target,
+            receiver,
             stage: Stage::Holds,
             place: None,
             unsent: None,
@@ -99,12 +99,12 @@ impl Calls {
     /// Makes a call wait for one of so many places. Without a call its pass holds the place until it ends.
     pub(crate) fn wait(
         &mut self,
-        target: Receiver,
+        receiver: Receiver,
         (capacity, places): (Capacity, Quota),
         tenant_queue: &Arc<str>,
         unsent: Option<Box<UnsentCall>>,
     ) {
-        let id = self.insert(target);
+        let id = self.insert(receiver);
         let queue = self.queues.entry(capacity.clone()).or_default();
         queue.0 = places;
         let ticket = queue.1.push(tenant_queue, id);
@@ -119,8 +119,8 @@ impl Calls {
     }
 
     /// Makes a question of a pass wait for the first list of a watch, until a deadline.
-    pub(crate) fn await_list(&mut self, target: Receiver, scope: Scope, deadline: Boot) {
-        let id = self.insert(target);
+    pub(crate) fn await_list(&mut self, receiver: Receiver, scope: Scope, deadline: Boot) {
+        let id = self.insert(receiver);
         self.unsynced.entry(scope.clone()).or_default().insert(id);
         if let Some(call) = self.outstanding.get_mut(&id) {
             call.lists = Some(scope);
@@ -138,7 +138,7 @@ impl Calls {
         let (_, _, id) = queue.next(*places)?;
         let call = self.outstanding.get_mut(&id)?;
         call.stage = Stage::Holds;
-        Some((id, call.target.clone(), call.unsent.take()))
+        Some((id, call.receiver.clone(), call.unsent.take()))
     }
 
     /// Stores that a call is sent. Returns its tenant queue, if it has a place.
@@ -184,7 +184,7 @@ impl Calls {
         if let Some(at) = call.deadline {
             self.deadlines.remove(&(at, id));
         }
-        if let Receiver::Pass(pass, _) = call.target {
+        if let Receiver::Pass(pass, _) = call.receiver {
             self.of_passes.remove(&(pass, id));
         }
         if let Some(scope) = &call.lists
@@ -200,13 +200,13 @@ impl Calls {
                 if let Some((_, queue)) = self.queues.get_mut(&place.capacity) {
                     queue.remove(&place.tenant_queue, place.ticket);
                 }
-                Some((call.target, None))
+                Some((call.receiver, None))
             }
             (Stage::Holds | Stage::Sent, place) => {
                 self.give_back(place.as_ref());
-                Some((call.target, call.place.map(|place| place.capacity)))
+                Some((call.receiver, call.place.map(|place| place.capacity)))
             }
-            _ => Some((call.target, None)),
+            _ => Some((call.receiver, None)),
         }
     }
 
@@ -261,7 +261,7 @@ impl Calls {
 
     /// The pass that waits for a call, if a pass does.
     pub(crate) fn pass_of(&self, id: CallId) -> Option<PassId> {
-        match self.outstanding.get(&id)?.target {
+        match self.outstanding.get(&id)?.receiver {
             Receiver::Pass(pass, _) => Some(pass),
             _ => None,
         }
@@ -345,8 +345,8 @@ mod tests {
         let (second, ..) = calls.next(&Capacity::Writes).expect("the place of the first");
         assert_eq!(calls.renewed(), BTreeSet::from([Capacity::Writes]));
         assert_eq!(calls.remove(second), Some((of(2), Some(Capacity::Writes))));
-        let (next, target, _) = calls.next(&Capacity::Writes).expect("a place");
-        assert_eq!((next, target), (first, of(1)));
+        let (next, receiver, _) = calls.next(&Capacity::Writes).expect("a place");
+        assert_eq!((next, receiver), (first, of(1)));
         assert_eq!(calls.awaits_place(PassId(3)), Some(&Capacity::Writes));
     }
 
