@@ -17,7 +17,7 @@ use crate::{
     },
     http::refusal::{Cause, Refusal},
     kinds::{CRD_RESOURCE, set_terminating},
-    store::{Key, Object, Write},
+    store::{Draft, Key, Object, Write},
 };
 
 /// Keeps a CRD until its instances are gone.
@@ -72,12 +72,11 @@ pub(crate) fn delete(write: &mut Write<'_>, key: &Key, object: &Object, how: How
 
 /// Stores a changed object. It is removed if nothing keeps it any longer, and collected if its owners are
 /// gone.
-pub(crate) fn put(write: &mut Write<'_>, key: &Key, value: Value) -> Object {
+pub(crate) fn put(write: &mut Write<'_>, key: &Key, object: impl Into<Draft>) -> Object {
+    let object = object.into();
     let mut sweep = Sweep::default();
-    let has_owners = value["metadata"]["ownerReferences"]
-        .as_array()
-        .is_some_and(|o| !o.is_empty());
-    let stored = sweep.put(write, key, value);
+    let has_owners = !object.owners().is_empty();
+    let stored = sweep.put(write, key, object);
     if has_owners {
         sweep.collect(write, key);
     }
@@ -167,16 +166,17 @@ impl Sweep {
     }
 
     /// Stores an object, or removes it if nothing keeps it any longer.
-    fn put(&mut self, write: &mut Write<'_>, key: &Key, value: Value) -> Object {
-        if is_free_to_go(write, key, &value) {
-            self.remove(write, key, value)
+    fn put(&mut self, write: &mut Write<'_>, key: &Key, object: impl Into<Draft>) -> Object {
+        let object = object.into();
+        if is_free_to_go(write, key, &json!({"metadata": object.at("metadata")})) {
+            self.remove(write, key, object)
         } else {
-            write.put(key, value)
+            write.put(key, object)
         }
     }
 
-    fn remove(&mut self, write: &mut Write<'_>, key: &Key, value: Value) -> Object {
-        let removed = write.remove(key, value);
+    fn remove(&mut self, write: &mut Write<'_>, key: &Key, object: impl Into<Draft>) -> Object {
+        let removed = write.remove(key, object);
         self.removed.push_back((key.clone(), removed.clone()));
         removed
     }

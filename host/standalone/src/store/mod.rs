@@ -23,7 +23,7 @@ use std::{
 };
 
 pub use clock::Clock;
-pub(crate) use state::{Change, Key, Object, Place, State, Stored};
+pub(crate) use state::{Change, Draft, Key, Object, Place, State, Stored};
 pub(crate) use write::Write;
 
 use tokio::sync::watch;

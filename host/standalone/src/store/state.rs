@@ -32,11 +32,49 @@ pub(crate) struct Stored {
     uid: Box<str>,
 }
 
+/// An object that is to be stored. A write gives it its resourceVersion. The text of a large object takes milliseconds to make,
+/// so who replaces one makes this before the store is held.
+#[derive(Debug)]
+pub(crate) struct Draft(Stored);
+
+impl From<Value> for Draft {
+    fn from(mut value: Value) -> Self {
+        value["metadata"]["resourceVersion"] = "".into();
+        Self(Stored::of(value))
+    }
+}
+
+impl Draft {
+    /// The object with this resourceVersion.
+    pub(super) fn at_revision(self, revision: u64) -> Object {
+        let Stored { json, uid } = self.0;
+        let place = text::at(&json, "metadata.resourceVersion").expect("a draft has one");
+        // The place is that of `""`.
+        let start = place.as_ptr().addr() - json.as_ptr().addr() + 1;
+        let mut json = json.into_string();
+        json.insert_str(start, &revision.to_string());
+        let json = json.into();
+        Arc::new(Stored { json, uid })
+    }
+}
+
+impl std::ops::Deref for Draft {
+    type Target = Stored;
+
+    fn deref(&self) -> &Stored {
+        &self.0
+    }
+}
+
 impl Stored {
     pub(crate) fn new(value: Value) -> Object {
+        Arc::new(Self::of(value))
+    }
+
+    fn of(value: Value) -> Self {
         let uid = value["metadata"]["uid"].as_str().unwrap_or_default().into();
         let json = text::canonical(value).into();
-        Arc::new(Self { json, uid })
+        Self { json, uid }
     }
 
     /// The text of the JSON.

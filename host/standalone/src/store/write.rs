@@ -7,10 +7,9 @@ use std::{
 
 use jiff::Timestamp;
 use polity_kube_rules::time::meta_time;
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::state::{Change, Key, Object, State, Stored};
+use super::state::{Change, Draft, Key, Object, State};
 use crate::kinds::Registry;
 
 /// The stored objects with the changes so far.
@@ -209,19 +208,18 @@ impl<'a> Write<'a> {
     }
 
     /// Creates or replaces an object. Returns it with its new resourceVersion.
-    pub(crate) fn put(&mut self, key: &Key, value: Value) -> Object {
-        self.change(key, value, false)
+    pub(crate) fn put(&mut self, key: &Key, object: impl Into<Draft>) -> Object {
+        self.change(key, object.into(), false)
     }
 
     /// Removes an object. Returns its last state, which has the resourceVersion of the removal.
-    pub(crate) fn remove(&mut self, key: &Key, value: Value) -> Object {
-        self.change(key, value, true)
+    pub(crate) fn remove(&mut self, key: &Key, object: impl Into<Draft>) -> Object {
+        self.change(key, object.into(), true)
     }
 
-    fn change(&mut self, key: &Key, mut value: Value, deleted: bool) -> Object {
+    fn change(&mut self, key: &Key, object: Draft, deleted: bool) -> Object {
         self.revision += 1;
-        value["metadata"]["resourceVersion"] = Value::from(self.revision.to_string());
-        let object = Stored::new(value);
+        let object = object.at_revision(self.revision);
         let previous = self.get(key);
         let delta = isize::from(!deleted) - isize::from(previous.is_some());
         *self.count.entry(key.namespace.clone()).or_default() += delta;

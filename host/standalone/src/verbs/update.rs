@@ -13,7 +13,7 @@ use crate::{
         target::{Part, Target},
     },
     kinds::Rules,
-    store::{Key, Object},
+    store::{Draft, Key, Object},
     verbs::{
         admission::{check_place, conform},
         fields::FieldCheck,
@@ -61,7 +61,8 @@ pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
 
 /// Puts an object in place of the one with this key. `work_out` makes it from the stored one and the time.
 ///
-/// It is worked out before the store is held, because a large object takes milliseconds and all other writes would wait.
+/// It is worked out, its text included, before the store is held, because a large object takes milliseconds and all other
+/// writes would wait.
 /// If the stored object has changed meanwhile, it is worked out again.
 pub(super) fn replace(
     call: &Call<'_>,
@@ -89,7 +90,7 @@ pub(super) fn replace(
 /// What becomes of a stored object.
 pub(super) struct Replacement {
     /// The object to store; `None` if nothing changes.
-    next: Option<Value>,
+    next: Option<Draft>,
     /// Warnings for the `Warning` header.
     warnings: Vec<String>,
 }
@@ -121,7 +122,7 @@ impl Replacement {
             next["metadata"]["generation"] = json!(generation.saturating_add(1));
         }
         Ok(Replacement {
-            next: Some(next),
+            next: Some(next.into()),
             warnings,
         })
     }
