@@ -250,7 +250,7 @@ impl Spellings {
     }
 
     /// The length of the longest spelling that begins here; 0 if none does.
-    fn longest(&self, prefixes: &Prefixes, from: usize, left: usize, bits: u32) -> usize {
+    fn longest(&self, prefixes: &Prefixes<'_>, from: usize, left: usize, bits: u32) -> usize {
         let is_known = |length: usize, power| self.digests.contains(&prefixes.digest(from, length, power));
         if bits & IS_LONG != 0
             && left >= HEAD

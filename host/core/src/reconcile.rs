@@ -50,8 +50,7 @@ pub(crate) use context::{Command, Context, Report};
 pub(crate) use deciding::delay_of;
 pub(crate) use flow::{Flow, NextPhase, PhaseEvent, PhaseWait};
 pub(crate) use frame::{
-    AnswerDelta, CLUSTER_LONGEST, Dependency, Frame, LastPass, RoleQuestion, primary_scope, primary_scopes,
-    reaches,
+    AnswerDelta, CLUSTER_LONGEST, Dependency, Frame, LastPass, primary_scope, primary_scopes, reaches,
 };
 pub(crate) use pass_end::{PassEnd, PassResult};
 pub(crate) use publishing::MESSAGE;

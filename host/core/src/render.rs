@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::binding::KindGrant;
-use crate::contract::{Code, Failure, Json, ListQuery, ObjectQuery, Question};
+use crate::contract::{Code, Failure, Json, ListQuery, ObjectQuery, Question, Role};
 use crate::grants::{self, Reach};
 use crate::object::{self, Object};
 use crate::projection;
@@ -15,6 +15,9 @@ use crate::selection::{self, LOOK, Selection};
 
 /// The most objects in a list if the policy sets no limit.
 const LIST_LIMIT: u64 = 10_000;
+
+/// A question, and the role that asked it. It is shared: a pass has hundreds, and each is in an index, too.
+pub type RoleQuestion = Arc<(Role, Question)>;
 
 /// An answer to render: a question about objects, and the objects as they were when it was asked. Naming them costs no
 /// copy of their text.
@@ -27,7 +30,7 @@ pub struct Render {
     primary: Option<Object>,
     /// The grant that allows the question.
     grant: Arc<KindGrant>,
-    question: Question,
+    asked: RoleQuestion,
     /// The selectors of the question.
     selection: Selection,
 }
@@ -49,13 +52,13 @@ impl Render {
         objects: impl Into<Arc<[Object]>>,
         primary: Option<Object>,
         grant: Arc<KindGrant>,
-        (question, selection): (Question, Selection),
+        (asked, selection): (RoleQuestion, Selection),
     ) -> Self {
         Render {
             objects: objects.into(),
             primary,
             grant,
-            question,
+            asked,
             selection,
         }
     }
@@ -68,7 +71,7 @@ impl Render {
 
     /// Renders the answer, which may have so many bytes.
     pub fn run(&self, limit: u64) -> RenderOutput {
-        match &self.question {
+        match &self.asked.1 {
             Question::Objects(query) => self.list(query, limit),
             Question::Object(query) => {
                 let found = self.objects.first();
@@ -153,7 +156,7 @@ impl Render {
 
     /// The bytes of an object that are read to render it. Answers share the text of a whole object.
     fn copies(&self, object: &Object) -> u64 {
-        let is_shared = match &self.question {
+        let is_shared = match &self.asked.1 {
             Question::Object(query) => self.grant.fields.is_none() && query.projection.is_empty(),
             _ => false,
         };
@@ -258,10 +261,10 @@ mod tests {
         ListQuery::all(grant(Value::Null).kind())
     }
 
-    fn asked(query: ListQuery) -> (Question, Selection) {
+    fn asked(query: ListQuery) -> (RoleQuestion, Selection) {
         let question = Question::Objects(query);
         let selection = Selection::of(&question).expect("selectors");
-        (question, selection)
+        ((Role::Lifecycle, question).into(), selection)
     }
 
     fn render(objects: Vec<Object>, query: ListQuery, limit: u64) -> RenderOutput {
@@ -354,7 +357,8 @@ mod tests {
                 projection,
                 latest: false,
             };
-            let asked = (Question::Object(query), Selection::default());
+            let question = Question::Object(query);
+            let asked = (Arc::new((Role::Lifecycle, question)), Selection::default());
             let render = Render::new(vec![one.clone()], None, grant(Value::Null), asked);
             let rendered = render.run(9_000);
             assert_eq!(rendered.read, read);

@@ -323,7 +323,7 @@ fn shortened(mut failure: Failure) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{Code, ListQuery, Step};
+    use crate::contract::{Code, ListQuery, Role, Step};
     use crate::object::Object;
     use crate::reconcile::fixture::{config_maps, pending};
     use crate::selection::Selection;
@@ -343,7 +343,10 @@ mod tests {
         let question = Question::Objects(ListQuery::all(config_maps().kind));
         let grant = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespaces": ["*"]});
         let objects: Vec<Object> = (0..count).map(|n| map(&format!("m-{n:04}"), size)).collect();
-        let asked = (question.clone(), Selection::default());
+        let asked = (
+            Arc::new((Role::Lifecycle, question.clone())),
+            Selection::default(),
+        );
         let grant: crate::binding::KindGrant = serde_json::from_value(grant).expect("a grant");
         let render = Render::new(objects, None, grant.into(), asked);
         Item::Named(Ask { round: 0, question }.into(), render.into())

@@ -17,7 +17,8 @@ use crate::contract::{Cause, Kind, ObjectQuery, ObjectRef, Question, Role};
 use crate::grants::Reach;
 use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
-use crate::reconcile::{AnswerDelta, Dependency, Frame, RoleQuestion, Work};
+use crate::reconcile::{AnswerDelta, Dependency, Frame, Work};
+use crate::render::RoleQuestion;
 use crate::selection::{self, Selection};
 use crate::shared::cache::{Change, Lookup};
 

@@ -401,7 +401,7 @@ mod tests {
             let found = object(machine);
             let query = query(projection);
             let question = Question::Object(query.clone());
-            let asked = (question, Selection::default());
+            let asked = (Arc::new((Role::Lifecycle, question)), Selection::default());
             let (found, primary) = (vec![found], Some(primary.clone()));
             let render = crate::render::Render::new(found, primary, grant.clone().into(), asked);
             let text = render.run(10_000).answer;

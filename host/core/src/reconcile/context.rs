@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use super::frame::{Frame, RoleQuestion};
+use super::frame::Frame;
 use super::work::Work;
 use crate::call::{Call, Scope};
 use crate::contract::{Failure, ObjectRef};
 use crate::fault::Fault;
 use crate::grants::{MissingGrant, Refusal};
 use crate::object::Object;
+use crate::render::RoleQuestion;
 use crate::shared::Shared;
 use crate::shared::cache::Change;
 use crate::shared::guards::Guard;

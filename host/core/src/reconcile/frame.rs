@@ -9,7 +9,7 @@ use crate::call::{Scope, Session};
 use crate::contract::{Cause, Question, Role};
 use crate::key::{Key, ObjectKey, PassId};
 use crate::object::Object;
-use crate::render::limit;
+use crate::render::{RoleQuestion, limit};
 use crate::selection::Selection;
 use crate::time::{Boot, Now};
 
@@ -49,9 +49,6 @@ pub(crate) struct LastPass {
     /// How long the key waited after the last pass, if that pass had to be retried.
     pub(crate) waited: Option<Duration>,
 }
-
-/// A question, and the role that asked it. It is shared: a pass has hundreds, and each is in an index, too.
-pub(crate) type RoleQuestion = Arc<(Role, Question)>;
 
 /// An answer that a pass depends on.
 #[derive(Clone, Debug, PartialEq)]

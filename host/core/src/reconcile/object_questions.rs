@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::context::{Command, Context};
-use super::frame::{AnswerDelta, CLUSTER_LONGEST, Dependency, RoleQuestion};
+use super::frame::{AnswerDelta, CLUSTER_LONGEST, Dependency};
 use crate::binding::KindGrant;
 use crate::call::{Call, Scope};
 use crate::contract::{Code, Failure, Json, ListQuery, Question};
 use crate::grants::{self, Answerer};
 use crate::key::ObjectKey;
 use crate::object::Object;
-use crate::render::Render;
+use crate::render::{Render, RoleQuestion};
 use crate::selection::Selection;
 use crate::shared::Shared;
 use crate::shared::cache::Lookup;
@@ -171,7 +171,7 @@ impl ObjectQuestion {
 
     fn rendering(&self, objects: impl Into<Arc<[Object]>>, context: &Context<'_>) -> Render {
         let primary = context.frame.snapshot.clone();
-        let asked = (self.asked.1.clone(), self.selection.clone());
+        let asked = (self.asked.clone(), self.selection.clone());
         Render::new(objects, primary, self.grant.clone(), asked)
     }
 

@@ -332,7 +332,7 @@ mod tests {
     fn prefetched_answers_that_do_not_fit_are_not_among_those_that_are_forgotten() {
         let named = |run: &mut RoleRun| {
             let question = Question::Objects(ListQuery::all(config_maps().kind));
-            let selection = (question.clone(), Selection::default());
+            let selection = (Arc::new((run.role, question.clone())), Selection::default());
             let grant = json!({"apiVersion": "v1", "kind": "ConfigMap", "namespaces": ["*"]});
             let grant: KindGrant = serde_json::from_value(grant).expect("a grant");
             let render = Render::new(Vec::new(), None, grant.into(), selection);

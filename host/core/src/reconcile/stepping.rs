@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::context::{Command, Context, Report};
 use super::flow::{Flow, NextPhase, PhaseEvent};
-use super::frame::{Dependency, Frame, RoleQuestion};
+use super::frame::{Dependency, Frame};
 use super::object_questions::{is_of_cluster, remembered};
 use super::pass_end::PassEnd;
 use super::role::RoleRun;
@@ -15,6 +15,7 @@ use crate::contract::{Ask, Conclusion, Pass, Question, Requests, Role, Step, Ver
 use crate::fault::{Fault, FaultKind, raised_by};
 use crate::merge::Edits;
 use crate::record::{Discard, Outcome};
+use crate::render::RoleQuestion;
 use crate::shared::guards::Guard;
 use crate::worker::{PatchCheck, StepInput, StepReply};
 
