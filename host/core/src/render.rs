@@ -63,6 +63,11 @@ impl Render {
         }
     }
 
+    /// The question that is answered.
+    pub(crate) fn asked(&self) -> &RoleQuestion {
+        &self.asked
+    }
+
     /// The bytes of text of the objects.
     pub(crate) fn bytes(&self) -> u64 {
         let bytes = self.objects.iter().map(|object| object.json().len() as u64);

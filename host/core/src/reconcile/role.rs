@@ -156,10 +156,9 @@ impl RoleRun {
                 journal.push(Item::Named(ask, render));
                 continue;
             };
-            let asked = (self.role, ask.question.clone());
             match answer {
                 Some(RenderedAnswer { answer, count }) => {
-                    if let Some(dependency) = work.dependencies.get_mut(&asked) {
+                    if let Some(dependency) = work.dependencies.get_mut(render.asked()) {
                         dependency.count = count;
                     }
                     self.journal_bytes += size_of(&answer);
@@ -167,7 +166,7 @@ impl RoleRun {
                     journal.push(Item::Known(Entry { request, answer }.into()));
                 }
                 None => {
-                    work.dependencies.remove(&asked);
+                    work.dependencies.remove(render.asked());
                     self.request_bytes -= ask.bytes();
                     self.prefetched = self.prefetched.map(|count| count - usize::from(index < unasked));
                 }

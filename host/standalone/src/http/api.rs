@@ -247,9 +247,11 @@ where
     }
 }
 
-/// As many as there are processors.
+/// As many as there are processors but one, which is left for the small ones. `neighbours` measures it
+/// (`tests/benches/README.md`).
 fn turns() -> usize {
-    static TURNS: LazyLock<usize> = LazyLock::new(|| available_parallelism().map_or(1, usize::from));
+    static TURNS: LazyLock<usize> =
+        LazyLock::new(|| available_parallelism().map_or(1, |all| (usize::from(all) - 1).max(1)));
     *TURNS
 }
 

@@ -455,6 +455,21 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[test]
+    fn a_draft_is_stored_as_its_object_with_the_resource_version_of_the_write() {
+        for version in [Value::Null, json!("7"), json!("4711")] {
+            let object = |version: Value| {
+                let like_it = json!({"a\"}": "\"resourceVersion\":\"\"", "resourceVersion": "9"});
+                let metadata =
+                    json!({"annotations": like_it, "name": "é", "uid": "u", "resourceVersion": version});
+                json!({"apiVersion": "v1", "data": like_it, "metadata": metadata})
+            };
+            let stored = Draft::from(object(version)).at_revision(12_345);
+            let whole = Stored::new(object(json!("12345")));
+            assert_eq!((stored.json(), stored.uid()), (whole.json(), "u"));
+        }
+    }
+
     /// The revision up to which changes are forgotten after so many changes of an object with so many bytes.
     fn forgotten(count: u64, bytes: usize, most: usize) -> u64 {
         let mut table = Table::new(0);
