@@ -215,7 +215,8 @@ impl Watch {
             (None, true) => Some(("ADDED", change.object.clone())),
             (Some(_), true) => Some(("MODIFIED", change.object.clone())),
             (Some(_), false) if change.deleted => Some(("DELETED", change.object.clone())),
-            (Some(previous), false) => Some(("DELETED", at_revision(previous, change.revision))),
+            // It left the selection: its last state that matched, at the resourceVersion of the change.
+            (Some(previous), false) => Some(("DELETED", previous.at_revision(change.revision))),
             (None, false) => None,
         }
     }
@@ -285,11 +286,4 @@ fn wrap(kind: &str, out: &mut Vec<u8>, object: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"\",\"object\":");
     object(out);
     out.extend_from_slice(b"}\n");
-}
-
-/// An object that left the selection, in its last state that matched, with the resourceVersion of the change.
-fn at_revision(object: &Object, revision: u64) -> Object {
-    let mut value = object.tree();
-    value["metadata"]["resourceVersion"] = json!(revision.to_string());
-    crate::store::Stored::new(value)
 }

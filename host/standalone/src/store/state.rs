@@ -44,20 +44,6 @@ impl From<Value> for Draft {
     }
 }
 
-impl Draft {
-    /// The object with this resourceVersion.
-    pub(super) fn at_revision(self, revision: u64) -> Object {
-        let Stored { json, uid } = self.0;
-        let place = text::at(&json, "metadata.resourceVersion").expect("a draft has one");
-        // The place is that of `""`.
-        let start = place.as_ptr().addr() - json.as_ptr().addr() + 1;
-        let mut json = json.into_string();
-        json.insert_str(start, &revision.to_string());
-        let json = json.into();
-        Arc::new(Stored { json, uid })
-    }
-}
-
 impl std::ops::Deref for Draft {
     type Target = Stored;
 
@@ -75,6 +61,17 @@ impl Stored {
         let uid = value["metadata"]["uid"].as_str().unwrap_or_default().into();
         let json = text::canonical(value).into();
         Self { json, uid }
+    }
+
+    /// The same object with this resourceVersion.
+    pub(crate) fn at_revision(&self, revision: u64) -> Object {
+        let version =
+            text::at(&self.json, "metadata.resourceVersion").expect("drafts and stored objects have one");
+        let start = version.as_ptr().addr() - self.json.as_ptr().addr();
+        let (before, after) = (&self.json[..start], &self.json[start + version.len()..]);
+        let json = [before, &format!("\"{revision}\""), after].concat().into();
+        let uid = self.uid.clone();
+        Arc::new(Self { json, uid })
     }
 
     /// The text of the JSON.
@@ -467,6 +464,10 @@ mod tests {
             let stored = Draft::from(object(version)).at_revision(12_345);
             let whole = Stored::new(object(json!("12345")));
             assert_eq!((stored.json(), stored.uid()), (whole.json(), "u"));
+            assert_eq!(
+                stored.at_revision(6).json(),
+                Stored::new(object(json!("6"))).json()
+            );
         }
     }
 

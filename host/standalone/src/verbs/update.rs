@@ -62,8 +62,7 @@ pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
 /// Puts an object in place of the one with this key. `work_out` makes it from the stored one and the time.
 ///
 /// It is worked out, its text included, before the store is held, because a large object takes milliseconds and all other
-/// writes would wait.
-/// If the stored object has changed meanwhile, it is worked out again.
+/// writes would wait. If the stored object has changed meanwhile, it is worked out again.
 pub(super) fn replace(
     call: &Call<'_>,
     key: &Key,
