@@ -22,7 +22,9 @@ use crate::call::{
     Call, CloudRequest, Commit, Mint, PendingEntry, Preparation, ReadResult, Reply, Site, Write,
 };
 use crate::catalogue::BEGINS_WITHIN;
-use crate::contract::{Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request};
+use crate::contract::{
+    Act, Answer, CloudAct, Code, Effect, Eviction, Failure, Json, ObjectDelete, Request, Resolution,
+};
 use crate::grants;
 use crate::object::Object;
 use crate::pending::Pending;
@@ -175,7 +177,7 @@ impl Acting {
             let behind = (context.is_behind() && checks::create(&slot.act).is_some())
                 .then(|| Err(not_performed(Code::Aborted, BEHIND)));
             let twice = checks::twice(earlier.iter().map(|slot| &slot.act), &slot.act);
-            let before = checks::done_before(&slot.act, context);
+            let before = checks::done_before(&slot.act, &self.run.journal, context);
             let before = before.filter(|_| context.is_guarded(Guard::NothingInDoubtIsDoneAgain));
             slot.answer = before.or(twice).or(behind);
         }
@@ -496,14 +498,13 @@ impl Acting {
     fn on_performed(mut self, index: usize, answer: Answer, context: &mut Context<'_>) -> Flow<Self> {
         context.report(Report::Acted);
         let slot = &mut self.acts[index];
-        let is_definite = answer
-            .as_ref()
-            .err()
-            .is_none_or(|failure| failure.effect == Effect::None);
-        if let Some(key) = &slot.entry
-            && is_definite
-        {
-            context.work.resolve_entered(key, Fate::Answered);
+        let fate = match &answer {
+            Ok(made) => Some(Fate::Resolved(Resolution::Done(made.to_string().into()))),
+            Err(failure) if failure.effect == Effect::None => Some(Fate::Refused),
+            Err(_) => None,
+        };
+        if let (Some(key), Some(fate)) = (&slot.entry, fate) {
+            context.work.resolve_entered(key, fate);
         }
         slot.answer = Some(answer);
         self.enter(ActStep::Due)

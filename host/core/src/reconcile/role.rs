@@ -71,7 +71,7 @@ impl RoleRun {
             resolution: match &found.fate {
                 Fate::Resolved(resolution) => resolution.clone(),
                 Fate::NeverSent => Resolution::Absent,
-                Fate::Open | Fate::Answered => Resolution::Unknown("the cloud was not asked".into()),
+                Fate::Open | Fate::Refused => Resolution::Unknown("the cloud was not asked".into()),
             },
         };
         work.found.iter().map(told).collect()

@@ -68,10 +68,10 @@ pub(crate) struct KnownEntry {
 pub(crate) enum Fate {
     /// Not known yet.
     Open,
-    /// The cloud answered when the pass asked for the outcome.
+    /// The cloud answered: when the pass asked for the outcome, or the act itself, which was performed.
     Resolved(Resolution),
-    /// The act was answered: it was performed, or changed nothing.
-    Answered,
+    /// The act was answered and changed nothing.
+    Refused,
     /// The act never left this host.
     NeverSent,
 }

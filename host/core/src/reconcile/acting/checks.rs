@@ -8,8 +8,10 @@ use serde_json::{Value, json};
 use crate::binding::{Binding, KindGrant};
 use crate::catalogue::OperationEffect;
 use crate::contract::{
-    Act, Answer, CloudAct, Code, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef, Resolution, Role,
+    Act, Answer, CloudAct, Code, Eviction, Failure, ObjectDelete, ObjectPatch, ObjectRef, Request,
+    Resolution, Role,
 };
+use crate::entry::PendingEntry;
 use crate::grants::{self, MissingGrant, Refusal};
 use crate::key::ObjectKey;
 use crate::object::ResourceVersion;
@@ -19,6 +21,7 @@ use crate::reconcile::frame::primary_scope;
 use crate::reconcile::publishing::has_conditions;
 use crate::reconcile::work::Fate;
 use crate::shared::guards::Guard;
+use crate::worker::Item;
 
 /// Whether an act is granted, and whether the primary can hold its entry and still holds the finalizer that must
 /// protect it.
@@ -158,9 +161,9 @@ fn check_finalizer(context: &Context<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Never performs a create in doubt again. A create that is *done* is answered with its result, and a create with an
-/// unknown outcome is refused.
-pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
+/// Never performs a create in doubt again. A create that is *done*, by an earlier pass or by this one, is answered with its result, and
+/// a create with an unknown outcome is refused.
+pub(super) fn done_before(act: &Act, journal: &[Item], context: &Context<'_>) -> Option<Answer> {
     let (operation, intent) = create(act)?;
     let effect = context.frame.binding.catalogue.operations.get(operation)?.effect;
     if effect != OperationEffect::Create {
@@ -173,35 +176,55 @@ pub(super) fn done_before(act: &Act, context: &Context<'_>) -> Option<Answer> {
     }
     let same =
         |found: &&super::KnownEntry| found.entry.operation == operation && found.entry.intent == intent;
-    for found in work.found.iter().filter(same) {
+    for found in work.found.iter().chain(&work.entered).filter(same) {
         match &found.fate {
+            Fate::Resolved(Resolution::Done(_)) if is_another(act, journal) => {
+                return refused(format!(
+                    "{operation} of {intent} was performed before in this pass, with other arguments"
+                ));
+            }
             Fate::Resolved(Resolution::Done(answer)) => {
                 return Some(serde_json::from_str(answer).map_err(|e| {
                     let message = format!("{operation}: its answer is not JSON: {e}");
                     Failure::new(Code::InvalidArgument, message)
                 }));
             }
-            Fate::Resolved(Resolution::Absent) | Fate::NeverSent => {}
+            Fate::Resolved(Resolution::Absent) | Fate::NeverSent | Fate::Refused => {}
             Fate::Resolved(Resolution::Unknown(why)) => {
                 return refused(format!("{operation} of {intent} is in doubt: {why}"));
             }
-            Fate::Open | Fate::Answered => {
+            Fate::Open => {
                 return refused(format!(
                     "{operation} of {intent} is in doubt: its outcome is not known yet"
                 ));
             }
         }
     }
+    // An entry that came while this pass ran.
     let current = work.current.as_ref().map(Pending::of);
     let mut standing = current.iter().flat_map(Pending::entries);
-    let again = standing.any(|e| e.operation == *operation && e.intent == *intent && !work.is_resolved(e));
-    if again {
-        refused(format!(
-            "{operation} of {intent} was requested before in this pass, and its outcome is not known"
-        ))
-    } else {
-        None
+    let is_unknown = |entry: &PendingEntry| {
+        entry.operation == *operation && entry.intent == *intent && !work.is_resolved(entry)
+    };
+    if standing.any(is_unknown) {
+        return refused(format!(
+            "{operation} of {intent} was requested by another pass meanwhile, and its outcome is not known"
+        ));
     }
+    None
+}
+
+/// Whether this pass performed a create of the same operation and intent with other arguments.
+fn is_another(act: &Act, journal: &[Item]) -> bool {
+    let performed = journal.iter().filter_map(|item| match item {
+        Item::Known(entry) => match &entry.request {
+            Request::Act(done) if entry.answer.is_ok() => Some(done),
+            _ => None,
+        },
+        Item::Named(..) => None,
+    });
+    let mut same = performed.filter(|done| create(done) == create(act));
+    same.next().is_some_and(|done| done != act)
 }
 
 /// The refusal of a create that the same step requests twice.

@@ -387,10 +387,14 @@ fn the_entry_of_a_create_stands_while_that_of_another_is_written() {
 fn what_came_of_a_create_is_known_unless_it_may_have_been_performed() {
     let unknown = failure(Code::Unavailable).effect_unknown();
     for (event, fate, code) in [
-        (answer(Ok(json!({}))), Fate::Answered, None),
+        (
+            answer(Ok(json!({}))),
+            Fate::Resolved(Resolution::Done("{}".into())),
+            None,
+        ),
         (
             answer(Err(failure(Code::ResourceExhausted))),
-            Fate::Answered,
+            Fate::Refused,
             Some(Code::ResourceExhausted),
         ),
         (answer(Err(unknown)), Fate::Open, Some(Code::Unavailable)),
@@ -417,6 +421,37 @@ fn the_same_create_twice_is_refused_in_a_step_and_in_a_pass_that_does_not_know_o
     );
     let (_, commands) = fixture.requests(vec![clone_of("m")]);
     assert_eq!(answers(&commands), [Err(Code::FailedPrecondition)]);
+}
+
+/// What a pass whose create was answered so does with the next act: its answer, if it is not performed, and the writes for it.
+fn after_a_create(answered: Answer, next: Request) -> (Option<Result<Json, Code>>, usize) {
+    let (mut fixture, flow) = cloning();
+    let (flow, _) = fixture.go_on(flow, answer(answered));
+    let (flow, commands) = fixture.go_on(flow, stepped(pending(vec![next])));
+    let told = answers(&commands).into_iter().nth(1);
+    if told.is_some() {
+        assert!(patches(&commands).is_empty() && operations(&commands).is_empty());
+        return (told, 0);
+    }
+    let (_, commands) = fixture.go_on(flow, prepared(0, Ok(ready())));
+    (None, patches(&commands).len())
+}
+
+#[test]
+fn a_create_that_this_pass_has_performed_is_answered_with_its_result_and_not_sent_again() {
+    let made = || Ok(json!({"task": "task-2"}));
+    let same = after_a_create(made(), clone_of("m"));
+    assert_eq!(same, (Some(Ok("{\"task\":\"task-2\"}".into())), 0));
+    let mut other = clone_of("m");
+    if let Request::Act(Act::Cloud(act)) = &mut other {
+        act.arguments = "{\"cpus\": 64}".into();
+    }
+    let other = after_a_create(made(), other);
+    assert_eq!(other, (Some(Err(Code::FailedPrecondition)), 0));
+    let another = after_a_create(made(), clone_of("n"));
+    assert_eq!(another, (None, 1), "with another intent");
+    let refused = after_a_create(Err(failure(Code::ResourceExhausted)), clone_of("m"));
+    assert_eq!(refused, (None, 1), "nothing was made");
 }
 
 #[test]

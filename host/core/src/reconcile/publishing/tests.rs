@@ -334,7 +334,7 @@ fn entries_whose_outcome_is_known_go_with_the_conclusion_and_no_others() {
     };
     let done = Fate::Resolved(Resolution::Done("{}".into()));
     for gone in [
-        Fate::Answered,
+        Fate::Refused,
         Fate::NeverSent,
         done,
         Fate::Resolved(Resolution::Absent),
