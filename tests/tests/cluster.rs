@@ -594,6 +594,21 @@ async fn a_service_account_has_tokens_for_who_is_named(site: Site) {
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).expect("base64");
     let claims: Value = serde_json::from_slice(&claims).expect("JSON");
     assert_eq!(claims["aud"], json!(["sts.example.com"]));
+    // By default the API server accepts tokens for its issuer.
+    let own = claims["iss"].as_str().expect("an issuer");
+    let for_the_server = site.cluster.service_account_token(
+        &site.namespace,
+        "builder",
+        &["sts.example.com".to_owned(), own.to_owned()],
+        Duration::from_hours(1),
+    );
+    let refused = for_the_server
+        .await
+        .expect_err("it would be good for the API server");
+    assert!(
+        refused.code == Code::InvalidArgument && refused.message.contains(own),
+        "{refused}"
+    );
     let subject = format!("system:serviceaccount:{}:builder", site.namespace);
     assert_eq!(claims["sub"], subject);
 }

@@ -66,6 +66,8 @@ pub struct Cluster {
     /// The key for digests of Secrets, so that a digest means nothing outside this installation. Read on
     /// first use.
     installation: Arc<OnceCell<Vec<u8>>>,
+    /// The audiences of tokens that the API server accepts. Asked for on first use.
+    api_audiences: Arc<OnceCell<Vec<String>>>,
     /// The `continue` token at which the next sweep for expired tokens begins; `None` begins at the first
     /// token.
     swept: Arc<Mutex<Option<String>>>,
@@ -85,6 +87,7 @@ impl Cluster {
             discovery: Arc::default(),
             lease: (lease.0.to_owned(), lease.1.to_owned()),
             installation: Arc::default(),
+            api_audiences: Arc::default(),
             swept: Arc::default(),
             lists: Arc::new(Semaphore::new(LISTS)),
             turns: Arc::new(large::turns()),
