@@ -1,4 +1,4 @@
-//! Who may write a CloudConnection: whoever may use the Secrets that it names.
+//! Who may write a CloudConnection: whoever may use the Secrets that it names, or the identity of the host where it names none.
 
 use std::fs;
 
@@ -130,6 +130,38 @@ fn a_connection_is_written_by_those_who_may_use_its_secrets() {
     );
     let (was_patched, said) = patched(r#"{"metadata":{"finalizers":["example.com/held"]}}"#);
     assert!(was_patched, "{said}");
-    let (was_patched, said) = patched(r#"{"spec":{"credentials":null}}"#);
+
+    // Without credentials the host logs in as itself: that takes a right of its own, for a new connection and for one that loses them.
+    let of_the_host = "on hostidentities.polity.dev/own";
+    let without = r#"{"spec":{"credentials":null}}"#;
+    let (was_patched, said) = patched(without);
+    assert!(!was_patched && said.contains(of_the_host), "{said}");
+    let bare = naming("region", "own").replace("region: {namespace: team-a, name: own}", "region: eu-west-1");
+    let new = bare.replace("name: own", "name: new");
+    let refused = by_alice(&new, &[]).expect_err("it is not hers");
+    assert!(refused.contains("on hostidentities.polity.dev/new"), "{refused}");
+    site.apply(HOST_IDENTITY, &[]);
+    let (was_patched, said) = loop {
+        match patched(without) {
+            (false, said) if said.contains(of_the_host) => {}
+            other => break other,
+        }
+    };
     assert!(was_patched, "{said}");
+    let refused = by_alice(&new, &[]).expect_err("her right names another connection");
+    assert!(refused.contains("on hostidentities.polity.dev/new"), "{refused}");
 }
+
+/// Alice may use the identity of the host for one connection.
+const HOST_IDENTITY: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: uses-host}
+rules: [{apiGroups: [polity.dev], resources: [hostidentities], resourceNames: [own], verbs: [use]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: alice-uses-host}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: uses-host}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
+";
