@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use polity_clouds::catalogue::{Named, check_refusals, credential_plan, machine, router, task, vm};
+use polity_clouds::catalogue::{
+    Named, check_refusals, check_service, credential_plan, machine, router, task, vm,
+};
 use polity_core::catalogue::{BEGINS_WITHIN, Catalogue, OperationEffect};
 use polity_core::contract::driver::{Endpoint, Manifest};
 use polity_kube_rules::schema::Causes;
@@ -42,6 +44,18 @@ pub enum ManifestError {
         endpoint: String,
         /// The service.
         service: String,
+    },
+    /// An endpoint is of a service that a driver with this login may not name.
+    #[error(
+        "the driver's endpoint {endpoint:?} is of the service {service:?}; with this login a driver may name {allowed}"
+    )]
+    OtherService {
+        /// The endpoint.
+        endpoint: String,
+        /// The service.
+        service: String,
+        /// The services that it may name.
+        allowed: String,
     },
     /// An endpoint lists errors that must not count as refusals.
     #[error("the refusals of the driver's endpoint {endpoint:?}: {rule}")]
@@ -112,6 +126,13 @@ pub(crate) fn manifest(text: &str) -> Result<Manifest, ManifestError> {
                 endpoint: shown(name),
                 service: shown(service),
             });
+        }
+        if endpoint.dynamic.is_none() {
+            check_service(manifest.login, service).map_err(|allowed| ManifestError::OtherService {
+                endpoint: shown(name),
+                service: shown(service),
+                allowed,
+            })?;
         }
         let checked = refusals
             .iter()
@@ -266,7 +287,9 @@ mod tests {
             let refused = manifest_of(json!({"api": {"service": service}})).expect_err("it is refused");
             assert!(refused.to_string().contains("is of the service"), "{refused}");
         }
-        assert!(manifest_of(json!({"api": {"service": "load-balancer"}})).is_ok());
+        let sts = manifest_of(json!({"api": {"service": "sts"}})).expect_err("it hands out credentials");
+        assert!(sts.to_string().contains("may name ec2"), "{sts}");
+        assert!(manifest_of(json!({"api": {"service": "ec2"}})).is_ok());
         let stamps = r#"{"name":"d","version":"1","login":"none","implements":[],"stamp":2,"stamps":[1],"configSchema":{},"endpoints":{}}"#;
         let refused = manifest(stamps).expect_err("it is refused").to_string();
         assert_eq!(

@@ -3,14 +3,14 @@
 use std::net::IpAddr;
 
 use http::Method;
-use polity_clouds::catalogue::reads_by_post;
 use polity_core::contract::driver::{Endpoint, Manifest};
 use polity_http::{Address, Outgoing};
-use polity_sandbox::driver::{Effect, Exchange, HttpRequest, Piece};
+use polity_sandbox::driver::{Call, Effect, Exchange, HttpRequest, Piece};
 use serde_json::Value;
 
 use crate::connection::Connection;
-use crate::seal::{self, LARGEST};
+use crate::reads;
+use crate::seal::LARGEST;
 
 /// The headers that a driver may set.
 const HEADERS: [&str; 5] = [
@@ -35,12 +35,12 @@ pub(crate) struct Checked {
     pub(crate) dynamic: Option<Address>,
 }
 
-/// Checks a request. The error says which rule the driver broke.
+/// Checks a request of a call. The error says which rule the driver broke.
 pub(crate) fn check(
     request: &HttpRequest,
     manifest: &Manifest,
     connection: &Connection,
-    exchanges: &[Exchange],
+    call: &Call,
 ) -> Result<Checked, String> {
     let HttpRequest { endpoint: name, .. } = request;
     let endpoint = manifest
@@ -60,9 +60,6 @@ pub(crate) fn check(
     if changes && matches!(method, Method::GET | Method::HEAD) {
         return Err(format!("it marks a {method} as a change or a create"));
     }
-    if !changes && !matches!(method, Method::GET | Method::HEAD | Method::POST) {
-        return Err(format!("it marks a {method} as a read"));
-    }
     for (header, _) in &request.headers {
         let is_known =
             HEADERS.contains(&header.as_str()) || HEADERS_OF.iter().any(|known| header.starts_with(known));
@@ -72,15 +69,8 @@ pub(crate) fn check(
             ));
         }
     }
-    if !changes && method == Method::POST && endpoint.dynamic.is_none() {
-        let first = match request.body.first() {
-            Some(Piece::Text(text)) => text,
-            _ => "",
-        };
-        reads_by_post(manifest.login, first)?;
-    }
-    if !changes && seal::sealed(&request.body).next().is_some() {
-        return Err("it sends a sealed value with a read".to_owned());
+    if !changes {
+        reads::check(request, &call.operation, manifest.login, endpoint)?;
     }
     let size: usize = request
         .body
@@ -100,7 +90,7 @@ pub(crate) fn check(
     }
     let dynamic = match (&request.address, endpoint.dynamic) {
         (None, None) => None,
-        (Some(text), Some(port)) => Some(dynamic(text, port, connection, exchanges)?),
+        (Some(text), Some(port)) => Some(dynamic(text, port, connection, &call.exchanges)?),
         (Some(_), None) => {
             return Err(format!(
                 "it names an address for the endpoint {name}, which is not dynamic"

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! CloudRequest → cloud.rs → operation.rs ⇄ the driver (polity-sandbox): which requests to send, what responses mean
-//!                               ├ check.rs    which requests a driver may make
+//!                               ├ check.rs    which requests a driver may make, reads.rs which of them only read
 //!                               ├ seal.rs     values of sealed arguments, places.rs in which fields they are
 //!                               ├ unsealed.rs values that were sent lately
 //!                               ├ reached.rs  the driver and its server, which all operations share
@@ -26,6 +26,7 @@ mod logouts;
 mod operation;
 mod places;
 mod reached;
+mod reads;
 mod renewal;
 mod seal;
 mod traffic;

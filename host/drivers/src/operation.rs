@@ -361,7 +361,7 @@ impl Operation {
             let Reached {
                 manifest, connection, ..
             } = &*reached;
-            let checked = check::check(&request, manifest, connection, &call.exchanges)
+            let checked = check::check(&request, manifest, connection, &call)
                 .and_then(|checked| places::check(&request, &call.operation, places).map(|()| checked))
                 .map_err(Unsendable::Rule)?;
             let (address, is_own) = match &checked.dynamic {

@@ -144,7 +144,7 @@ fn has_named(value: &Value, field: &str, mark: &str) -> bool {
 }
 
 /// The fields of a form.
-fn fields(text: &str) -> Vec<(String, String)> {
+pub(crate) fn fields(text: &str) -> Vec<(String, String)> {
     let pairs = text
         .split('&')
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")));

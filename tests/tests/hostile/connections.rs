@@ -97,6 +97,16 @@ fn rows() -> Vec<Row> {
             of_service(&"x".repeat(10_000)),
             "a service has at most 40 small letters",
         ),
+        row(
+            "a-service-that-hands-out-credentials",
+            of_service("sts"),
+            "may name ec2",
+        ),
+        row(
+            "a-service-of-openstack-that-hands-out-credentials",
+            json!({"login": "keystone", "endpoints": {"api": {"service": "identity"}, "appliance": {}}}),
+            "may name compute, network, image",
+        ),
         row("a-name-without-end", json!({"name": "x".repeat(10_000)}), "name"),
         row("invented-replicas", json!({}), ""),
     ]

@@ -9,6 +9,7 @@ mod credential;
 pub mod machine;
 pub mod node;
 pub mod pool;
+mod reads;
 mod refusals;
 pub mod router;
 mod sealed;
@@ -20,9 +21,11 @@ use std::time::Duration;
 use polity_core::catalogue::{Operation, OperationEffect};
 use serde_json::{Value, json};
 
+pub(crate) use credential::is_secret;
 pub use credential::plan as credential_plan;
+pub use reads::{ReadRequest, Reads, check_service, reads};
 pub use refusals::check_refusals;
-pub use sealed::{LARGEST_SEALED, SealedPlace, largest_sealed, reads_by_post, sealed_places};
+pub use sealed::{LARGEST_SEALED, SealedPlace, largest_sealed, sealed_places};
 
 /// The time after which a call is cut. The design allows no more.
 pub const LONGEST: Duration = Duration::from_secs(5);

@@ -100,37 +100,6 @@ pub fn largest_sealed(login: Login) -> usize {
     }
 }
 
-/// Whether a driver may mark a request by POST as a read. On clouds that read by GET none is; of a form, its `Action` says so.
-/// A cloud with one URL and bodies of XML, or an unknown one, is what its driver says: a driver is trusted for its own cloud.
-///
-/// # Errors
-/// Why it is no read.
-pub fn reads_by_post(login: Login, body: &str) -> Result<(), String> {
-    match login {
-        Login::Keystone => Err("it marks a POST as a read, but OpenStack reads by GET".to_owned()),
-        Login::AwsSigv4 => {
-            let action = body
-                .strip_prefix("Action=")
-                .and_then(|rest| rest.split('&').next());
-            let action = action.unwrap_or_default();
-            let is_once = body.matches("Action=").count() == 1;
-            if is_once
-                && ["Describe", "Get", "List"]
-                    .iter()
-                    .any(|verb| action.starts_with(verb))
-            {
-                Ok(())
-            } else {
-                Err(format!(
-                    "it marks the action {:?} as a read: a form that reads begins with an Action that describes, gets or lists",
-                    &action[..action.floor_char_boundary(64)]
-                ))
-            }
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,32 +127,5 @@ mod tests {
             assert!(largest_sealed(login) <= LARGEST_SEALED);
         }
         assert_eq!(largest_sealed(Login::Keystone), 49_149);
-    }
-
-    #[test]
-    fn a_post_that_changes_is_no_read() {
-        for (login, body, is_read) in [
-            (Login::Keystone, "{}", false),
-            (
-                Login::AwsSigv4,
-                "Action=DescribeInstances&Version=2016-11-15",
-                true,
-            ),
-            (Login::AwsSigv4, "Action=TerminateInstances", false),
-            (
-                Login::AwsSigv4,
-                "Action=DescribeInstances&Action=TerminateInstances",
-                false,
-            ),
-            (
-                Login::AwsSigv4,
-                "Version=2016-11-15&Action=TerminateInstances",
-                false,
-            ),
-            (Login::AwsSigv4, "", false),
-            (Login::VsphereSession, "<a/>", true),
-        ] {
-            assert_eq!(reads_by_post(login, body).is_ok(), is_read, "{body}");
-        }
     }
 }

@@ -116,7 +116,7 @@ impl Request {
         Self::new(Effect::Read, "GET", endpoint)
     }
 
-    /// A request that reads by `POST`, as in APIs with one URL.
+    /// A request that reads by `POST`, as in APIs with one URL. The host lists which do, by login and operation, and refuses others.
     pub fn search(endpoint: &str) -> Self {
         Self::new(Effect::Read, "POST", endpoint)
     }
