@@ -201,6 +201,27 @@ impl<T> FairQueue<T> {
         self.held
     }
 
+    /// How many items have their turns before a new one of this tenant queue, if each costs the place alone.
+    pub fn before(&self, name: &str) -> usize {
+        let own = self.queues.get(name);
+        let (spent, waiting) = own.map_or((self.clock, 0), |own| {
+            let begins = if own.waiting.is_empty() && own.held == 0 {
+                self.clock
+            } else {
+                0
+            };
+            (own.spent.max(begins), own.waiting.len())
+        });
+        let turn = spent.saturating_add(waiting as u64);
+        let others = self.order.iter().filter(|(_, other)| **other != *name);
+        let of_other = |(spent, other): &(u64, Arc<str>)| {
+            let turns = (turn + 1).saturating_sub(*spent);
+            self.waiting_of(other)
+                .min(usize::try_from(turns).unwrap_or(usize::MAX))
+        };
+        waiting + others.map(of_other).sum::<usize>()
+    }
+
     /// The items of a tenant queue that wait.
     pub fn waiting_of(&self, name: &str) -> usize {
         self.queues.get(name).map_or(0, |queue| queue.waiting.len())

@@ -11,10 +11,10 @@ use polity_clouds::{AT_ONCE, Redactor, compute, offload};
 use polity_core::contract::{Code, Failure};
 use polity_core::time::millis;
 use polity_http::login::Session;
-use polity_http::{Budget, Incoming, Lost, Outgoing, Rate};
+use polity_http::{Budget, Incoming, Lost, Outgoing, Rate, Throttle, Transport};
 use polity_kube_rules::time::rfc3339;
 use polity_sandbox::driver::{
-    Call, DriverLimits, Effect as Does, Exchange, Finding, HttpRequest, HttpResponse, Outcome, Piece,
+    Call, DriverLimits, Effect as Does, Exchange, Finding, HttpRequest, HttpResponse, Outcome, Piece, Task,
 };
 use serde_json::Value;
 use tokio::time::Instant;
@@ -271,11 +271,12 @@ impl Operation {
 
     /// Sends a read, more than once if necessary. The driver decides what a lost response means.
     async fn read(&self, outgoing: &Outgoing, checked: &Checked) -> Result<Incoming, Lost> {
-        let mut tries = 0;
+        let (mut tries, mut was_throttled) = (0, false);
         loop {
             tries += 1;
-            let sent = self.paced(outgoing, checked, self.until).await;
+            let sent = self.paced(outgoing, checked, self.until, was_throttled).await;
             let is_late = Instant::now() + PAUSE >= self.until;
+            was_throttled |= matches!(&sent, Ok(response) if matches!(response.status, 429 | 503));
             let again = match &sent {
                 Err(lost) => lost.failure.code == Code::Unavailable,
                 Ok(response) => matches!(response.status, 429 | 502..=504),
@@ -402,6 +403,7 @@ impl Operation {
         outgoing: &Outgoing,
         checked: &Checked,
         begin_by: Instant,
+        is_repeated: bool,
     ) -> Result<Incoming, Lost> {
         let Reached { connection, pace, .. } = &*self.reached;
         let is_read = matches!(checked.effect, Does::Read);
@@ -421,10 +423,17 @@ impl Operation {
             }
             if matches!(response.status, 429 | 503) {
                 let now = self.reached.server_time();
-                let pause = response.header("retry-after").and_then(|said| pause(said, now));
-                let slower_for = pace.slow_down(&class, rate, pause);
-                self.reached.throttled(class, slower_for);
-                self.is_throttled.store(true, Ordering::Relaxed);
+                let is_of_api = response.status == 429 || is_of_api(response);
+                let throttle = Throttle {
+                    request: self.reached.digest(outgoing),
+                    pause: response.header("retry-after").and_then(|said| pause(said, now)),
+                    halves: is_of_api && !is_repeated,
+                };
+                let slower_for = pace.slow_down(&class, rate, &self.queue, &throttle);
+                if is_of_api {
+                    self.reached.throttled(class, slower_for);
+                    self.is_throttled.store(true, Ordering::Relaxed);
+                }
             }
         }
         if !is_read {
@@ -480,10 +489,14 @@ impl Operation {
     /// The failure of a request whose turn does not come in time. Nothing was sent.
     fn no_turn(&self, outgoing: &Outgoing, class: &str) -> Failure {
         let Reached { connection, pace, .. } = &*self.reached;
-        let until = pace.throttled(class).map(|rest| self.reached.after(rest));
+        let pause = pace.asked_pause(class, &self.queue);
+        let until = pace
+            .throttled(class)
+            .max(pause)
+            .map(|rest| self.reached.after(rest));
         let message = no_turn(outgoing.address.host(), &connection.name, until);
         Failure {
-            retry_after: pace.asked_pause(class).map(millis),
+            retry_after: pause.map(millis),
             ..Failure::new(Code::Unavailable, message)
         }
     }
@@ -582,7 +595,14 @@ fn read(response: Incoming, keep: &[String], redactor: &Redactor, lately: &[Reda
         headers: seen.map(|(name, value)| (name.clone(), scrub(value))).collect(),
         body: kept.to_string(),
         text: body.text.map(|text| scrub(&text)),
-    }
+    };
+    (response, has_hidden)
+}
+
+/// Whether a response is the API's own, by its type: a proxy in front of it answers with a page or a text, and says nothing about rates.
+fn is_of_api(response: &Incoming) -> bool {
+    let kind = response.header("content-type").unwrap_or_default();
+    kind.contains("json") || kind.contains("xml") && !kind.contains("html")
 }
 
 /// # Errors

@@ -1,6 +1,7 @@
 //! What the operations of a connection share: its driver and its server.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use polity_clouds::Clock;
 use polity_core::contract::driver::Manifest;
 use polity_core::time::millis;
-use polity_http::{Incoming, Pace, unix_of};
+use polity_http::{Incoming, Outgoing, Pace, unix_of};
 use polity_kube_rules::schema::Schema;
 use polity_sandbox::driver::Driver;
 
@@ -30,6 +31,7 @@ pub(crate) struct Reached {
     spent: Mutex<BTreeMap<String, Spent>>,
     pub(crate) traffic: Traffic,
     pub(crate) unsealed: Unsealed,
+    digests: RandomState,
 }
 
 /// The costs of the driver for one operation, summed over all its calls.
@@ -64,6 +66,7 @@ impl Reached {
             spent: Mutex::default(),
             traffic: Traffic::default(),
             unsealed: Unsealed::default(),
+            digests: RandomState::new(),
         }
     }
 
@@ -101,6 +104,13 @@ impl Reached {
     /// The time after this while, in Unix milliseconds.
     pub(crate) fn after(&self, time: Duration) -> u64 {
         self.clock.now_ms().saturating_add(millis(time))
+    }
+
+    /// Tells a request from others of this connection.
+    pub(crate) fn digest(&self, request: &Outgoing) -> u64 {
+        let Outgoing { method, body, .. } = request;
+        self.digests
+            .hash_one((method, request.encoded_path(), request.encoded_query(), body))
     }
 
     /// The server's time in Unix milliseconds.

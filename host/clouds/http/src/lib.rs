@@ -21,6 +21,6 @@ pub mod roots;
 mod transport;
 
 pub use address::{Address, BadAddress};
-pub use pace::{LONGEST_PAUSE, Pace, Rate};
+pub use pace::{LONGEST_PAUSE, Pace, Rate, Throttle};
 pub use reach::Reach;
 pub use transport::{BadTls, Budget, Incoming, Lost, Outgoing, Tls, Transport, unix_of};

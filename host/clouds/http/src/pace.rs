@@ -1,12 +1,17 @@
 //! How fast requests are sent to a server: a bucket of requests that fills with time, and more slowly while the server asks
-//! for fewer requests. A call that must wait for the bucket waits in its tenant queue, and the tenant queues take turns.
+//! for fewer requests. A call that must wait for the bucket waits in its tenant queue, and the tenant queues have their turns by what
+//! they took ([`FairQueue`]).
+//!
+//! A call whose turn would come too late is refused at once. Its tenant queue keeps the place: the turn is kept for the next of its
+//! calls, so that tenant queues are compared also while a server takes fewer requests than a call can wait for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use polity_core::fair::{FairQueue, Ticket};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// The rate of one class of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,13 +51,15 @@ const REMEMBERED: usize = 1_024;
 /// The longest pause that a server can ask for. Without this limit a server, or a proxy before it, could stop the requests of
 /// a class for days, those that resolve creates in doubt included. Watches of the API server have the same limit.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// How long the place of a refused call, and then its turn, is kept for another call of its tenant queue.
+const KEPT: Duration = Duration::from_secs(60);
 /// A request may be sent if no more than this part of it is missing, because sums of fractions are not exact.
 const INEXACT: f64 = 1e-6;
 
 /// The buckets of a process, by server, account, region and class of requests.
 #[derive(Default)]
 pub struct Pace {
-    buckets: Mutex<BTreeMap<String, Bucket>>,
+    buckets: Arc<Mutex<BTreeMap<String, Bucket>>>,
 }
 
 struct Bucket {
@@ -63,11 +70,18 @@ struct Bucket {
     speed: f64,
     /// No request is sent before this moment.
     until: Instant,
-    queues: BTreeMap<Arc<str>, Queue>,
-    /// The tenant queues in which a call waits, the next tenant queue first.
-    turns: VecDeque<Arc<str>>,
-    /// The number of the last call that entered a tenant queue.
-    last: u64,
+    queues: BTreeMap<Arc<str>, TenantQueue>,
+    waiting: FairQueue<Waiting>,
+    /// Told when the next turn may come at another time than before; `None` while nobody waits for turns.
+    turns: Option<Arc<Notify>>,
+}
+
+/// What waits for a turn.
+enum Waiting {
+    /// A call, which is told when it has its turn.
+    Call(oneshot::Sender<()>),
+    /// The place of a refused call, until this moment.
+    Place(Instant),
 }
 
 /// How full a bucket is.
@@ -111,20 +125,53 @@ impl Level {
 }
 
 /// A tenant queue at a bucket.
-struct Queue {
+struct TenantQueue {
     /// How much this tenant queue may take of the bucket. It fills as fast as the bucket.
     level: Level,
-    waiting: VecDeque<(u64, Arc<Notify>)>,
+    /// The place that a refused call has left.
+    place: Option<Ticket>,
+    /// A turn that came while no call was there is kept until this moment. Its request is counted.
+    turn: Option<Instant>,
+    pause: Option<Pause>,
 }
 
-/// What a waiting call does next.
-enum Next {
-    /// Sends the request: it is counted.
-    Send,
-    /// Asks again at this moment.
-    At(Instant),
-    /// Waits until another call wakes it.
-    Told,
+/// A pause that a server has asked of a tenant queue.
+struct Pause {
+    until: Instant,
+    /// The request that the server refused.
+    request: u64,
+}
+
+impl TenantQueue {
+    fn is_paused(&self, now: Instant) -> bool {
+        self.pause.as_ref().is_some_and(|pause| pause.until > now)
+    }
+
+    fn rest_of_pause(&self, now: Instant) -> Duration {
+        let until = self.pause.as_ref().map(|pause| pause.until);
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+}
+
+/// The answer of a server that takes no more requests for now.
+#[derive(Clone, Copy, Debug)]
+pub struct Throttle {
+    /// Tells the request from others.
+    pub request: u64,
+    /// The pause that the server asks for, if it names one. At most [`LONGEST_PAUSE`] counts, first for the tenant queue alone.
+    pub pause: Option<Duration>,
+    /// Whether the rate is halved: not again for a request that is repeated, and not for what only a proxy says.
+    pub halves: bool,
+}
+
+/// Whether a call gets a turn.
+enum Entry {
+    /// At once: its request is counted.
+    Now,
+    /// Within its time.
+    Later,
+    /// Too late.
+    TooLate,
 }
 
 impl Bucket {
@@ -135,8 +182,8 @@ impl Bucket {
             speed: rate.per_second,
             until: now,
             queues: BTreeMap::new(),
-            turns: VecDeque::new(),
-            last: 0,
+            waiting: FairQueue::default(),
+            turns: None,
         }
     }
 
@@ -156,90 +203,161 @@ impl Bucket {
         pause.max(back.saturating_duration_since(now))
     }
 
-    /// Adds a call to a tenant queue and returns the number of the call. Returns `None`, and adds nothing, if its turn would come
-    /// later than `longest` from now.
-    fn enter(&mut self, rate: Rate, name: &Arc<str>, wake: &Arc<Notify>, longest: Duration) -> Option<u64> {
-        let now = Instant::now();
-        self.fill(rate, now);
-        let part = (rate.burst * OF_ONE_QUEUE).max(1.0);
+    /// A tenant queue, which is made if it is new.
+    fn queue(&mut self, rate: Rate, name: &Arc<str>, now: Instant) -> &mut TenantQueue {
+        let (part, speed) = ((rate.burst * OF_ONE_QUEUE).max(1.0), self.speed);
         if self.queues.len() > REMEMBERED {
-            let speed = self.speed;
-            let is_idle = |queue: &Queue| queue.level.now(now, speed).left >= queue.level.most;
-            self.queues
-                .retain(|_, queue| !queue.waiting.is_empty() || !is_idle(queue));
+            let waiting = &self.waiting;
+            self.queues.retain(|name, queue| {
+                let is_idle = queue.level.now(now, speed).left >= queue.level.most;
+                !is_idle || waiting.waiting_of(name) > 0 || queue.turn.is_some() || queue.is_paused(now)
+            });
         }
-        let queue = self.queues.entry(name.clone()).or_insert_with(|| Queue {
+        let queue = self.queues.entry(name.clone()).or_insert_with(|| TenantQueue {
             level: Level::full(part, now),
-            waiting: VecDeque::new(),
+            place: None,
+            turn: None,
+            pause: None,
         });
         queue.level.most = part;
-        let own = queue.waiting.len();
-        let of_own = queue.level.now(now, self.speed).wait(count(own + 1), self.speed);
-        // Each other tenant queue has at most as many turns before this call as the call's own tenant queue has up to it.
-        let others = self.queues.iter().filter(|(other, _)| *other != name);
-        let before: usize = others.map(|(_, other)| other.waiting.len().min(own + 1)).sum();
-        let of_all = self.level.wait(count(before + own + 1), self.speed);
-        let pause = self.until.saturating_duration_since(now);
-        if of_own.max(of_all).max(pause) > longest {
-            return None;
-        }
-        self.last += 1;
-        let waiting = &mut self.queues.get_mut(name)?.waiting;
-        waiting.push_back((self.last, wake.clone()));
-        if own == 0 {
-            self.turns.push_back(name.clone());
-        }
-        Some(self.last)
+        queue
     }
 
-    /// The call that is next, and when: the first call of the tenant queue whose part is filled first.
-    fn next(&self, now: Instant) -> Option<(Instant, &(u64, Arc<Notify>))> {
-        let pause = self.until.saturating_duration_since(now);
-        let shared = self.level.now(now, self.speed).wait(1.0, self.speed).max(pause);
-        let turns = self.turns.iter().filter_map(|name| self.queues.get(name));
-        let ready = turns.filter_map(|queue| {
-            let own = queue.level.now(now, self.speed).wait(1.0, self.speed);
-            Some((now.checked_add(shared.max(own))?, queue.waiting.front()?))
-        });
-        ready.min_by_key(|(at, _)| *at)
-    }
-
-    fn ask(&mut self, rate: Rate, name: &Arc<str>, number: u64) -> Next {
-        let now = Instant::now();
+    /// Whether a call of this tenant queue would get a turn that comes no later than `longest` from now. If not, its place is kept.
+    fn enter(&mut self, rate: Rate, name: &Arc<str>, longest: Duration, now: Instant) -> Entry {
         self.fill(rate, now);
-        match self.next(now) {
-            Some((at, (first, _))) if *first == number && at > now => Next::At(at),
-            Some((_, (first, _))) if *first == number => {
-                self.level.left -= 1.0;
-                if let Some(queue) = self.queues.get_mut(name) {
-                    queue.level = queue.level.now(now, self.speed);
-                    queue.level.left -= 1.0;
-                }
-                Next::Send
+        self.give_turns(now);
+        let all_wait = self.until.saturating_duration_since(now);
+        let queue = self.queue(rate, name, now);
+        let pause = queue.rest_of_pause(now).max(all_wait);
+        if queue.turn.is_some() && pause.is_zero() {
+            return Entry::Now;
+        }
+        let (place, level) = (queue.place, queue.level);
+        let place = place.filter(|place| self.waiting.remove(name, *place).is_some());
+        let own = self.waiting.waiting_of(name);
+        let of_own = level.now(now, self.speed).wait(count(own + 1), self.speed);
+        let of_all = self.level.wait(count(self.waiting.before(name) + 1), self.speed);
+        let is_too_late = of_own.max(of_all).max(pause) > longest;
+        let kept = Waiting::Place(now + KEPT);
+        let place = match place {
+            Some(place) => {
+                self.waiting.put(name, place, kept);
+                Some(place)
             }
-            // Another call may have become the first, and does not know it yet.
-            Some((_, (_, wake))) => {
-                wake.notify_one();
-                Next::Told
+            None if is_too_late => Some(self.waiting.push(name, kept)),
+            None => None,
+        };
+        self.queue(rate, name, now).place = place;
+        if is_too_late { Entry::TooLate } else { Entry::Later }
+    }
+
+    /// Adds a call to its tenant queue, in the place that an earlier call left if there is one.
+    fn wait(&mut self, name: &Arc<str>, call: oneshot::Sender<()>) -> Ticket {
+        let place = self.queues.get_mut(name).and_then(|queue| queue.place.take());
+        let place = place.and_then(|place| self.waiting.remove(name, place).map(|_| place));
+        match place {
+            Some(place) => {
+                self.waiting.put(name, place, Waiting::Call(call));
+                place
             }
-            None => Next::Told,
+            None => self.waiting.push(name, Waiting::Call(call)),
         }
     }
 
-    /// Removes a call from its tenant queue, and wakes the call that is next. A tenant queue that had its turn becomes the last.
-    fn leave(&mut self, name: &Arc<str>, number: u64, had_turn: bool) {
-        if let Some(queue) = self.queues.get_mut(name) {
-            queue.waiting.retain(|(waiting, _)| *waiting != number);
-            let is_empty = queue.waiting.is_empty();
-            if is_empty || had_turn {
-                self.turns.retain(|turn| turn != name);
-            }
-            if had_turn && !is_empty {
-                self.turns.push_back(name.clone());
+    /// When a tenant queue may send its next request, if it waits for one.
+    fn ready_at(&self, name: &Arc<str>, queue: &TenantQueue, now: Instant) -> Option<Instant> {
+        let waits = self.waiting.waiting_of(name) > 0;
+        let own = queue.level.now(now, self.speed).wait(1.0, self.speed);
+        waits.then(|| now.checked_add(own.max(queue.rest_of_pause(now))))?
+    }
+
+    /// When the next turn comes; `None` if nobody waits for one.
+    fn next_turn(&self, now: Instant) -> Option<Instant> {
+        let shared = self.level.now(now, self.speed).wait(1.0, self.speed);
+        let shared = now.checked_add(shared)?.max(self.until);
+        let ready = self
+            .queues
+            .iter()
+            .filter_map(|(name, queue)| self.ready_at(name, queue, now));
+        ready.min().map(|ready| ready.max(shared))
+    }
+
+    /// Gives the turns that are due. The bucket is filled.
+    fn give_turns(&mut self, now: Instant) {
+        for queue in self.queues.values_mut() {
+            if queue.turn.is_some_and(|until| until <= now) {
+                queue.turn = None;
+                self.level.left = (self.level.left + 1.0).min(self.level.most);
             }
         }
-        if let Some((_, (_, wake))) = self.next(Instant::now()) {
-            wake.notify_one();
+        while self.until <= now && self.level.wait(1.0, self.speed).is_zero() {
+            let (queues, speed) = (&self.queues, self.speed);
+            let is_ready = |name: &Arc<str>, _, _: &Waiting| {
+                queues.get(name).is_some_and(|queue| {
+                    !queue.is_paused(now) && queue.level.now(now, speed).wait(1.0, speed).is_zero()
+                })
+            };
+            let Some((name, _, waiting)) = self.waiting.next_of(is_ready) else {
+                return;
+            };
+            self.waiting.end(&name, 0);
+            let Some(queue) = self.queues.get_mut(&name) else {
+                return;
+            };
+            match waiting {
+                Waiting::Place(until) => {
+                    queue.place = None;
+                    if until <= now {
+                        continue;
+                    }
+                    queue.turn = Some(now + KEPT);
+                }
+                // Who gave up is not waited for.
+                Waiting::Call(call) => {
+                    if call.send(()).is_err() {
+                        continue;
+                    }
+                }
+            }
+            self.take(&name, now);
+        }
+    }
+
+    /// Counts a request of a tenant queue.
+    fn take(&mut self, name: &Arc<str>, now: Instant) {
+        self.level.left -= 1.0;
+        if let Some(queue) = self.queues.get_mut(name) {
+            queue.level = queue.level.now(now, self.speed);
+            queue.level.left -= 1.0;
+        }
+    }
+
+    /// Counts a request no more, because it is not sent.
+    fn put_back(&mut self, name: &Arc<str>) {
+        self.level.left += 1.0;
+        if let Some(queue) = self.queues.get_mut(name) {
+            queue.level.left += 1.0;
+        }
+    }
+
+    /// Notes that the server has asked a tenant queue for a pause. It is the pause of all if the server asks the same of a second
+    /// tenant queue meanwhile, or refuses the same request after the pause: one answer may be about one tenant's object alone.
+    fn pause(&mut self, rate: Rate, name: &Arc<str>, request: u64, until: Instant, now: Instant) {
+        let is_asked_of_two = self
+            .queues
+            .iter()
+            .any(|(other, queue)| other != name && queue.is_paused(now));
+        let queue = self.queue(rate, name, now);
+        let is_asked_again = |pause: &Pause| pause.until <= now && pause.request == request;
+        let is_asked_again = queue.pause.as_ref().is_some_and(is_asked_again);
+        let later = queue.pause.as_ref().map_or(until, |pause| pause.until.max(until));
+        queue.pause = Some(Pause {
+            until: later,
+            request,
+        });
+        if is_asked_of_two || is_asked_again {
+            self.until = self.until.max(until);
         }
     }
 }
@@ -248,19 +366,28 @@ fn count(requests: usize) -> f64 {
     u32::try_from(requests).map_or(f64::MAX, f64::from)
 }
 
-/// A waiting call. It leaves its tenant queue when it is dropped.
+/// A waiting call. When it is dropped it leaves its tenant queue, and a turn that it did not use goes to another call.
 struct Waiter<'a> {
     pace: &'a Pace,
     class: &'a str,
     queue: &'a Arc<str>,
-    number: u64,
-    had_turn: bool,
+    ticket: Ticket,
+    turn: oneshot::Receiver<()>,
+    has_turn: bool,
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if let Some(bucket) = self.pace.buckets().get_mut(self.class) {
-            bucket.leave(self.queue, self.number, self.had_turn);
+        if self.has_turn {
+            return;
+        }
+        let mut buckets = self.pace.buckets();
+        if let Some(bucket) = buckets.get_mut(self.class) {
+            bucket.waiting.remove(self.queue, self.ticket);
+            if self.turn.try_recv().is_ok() {
+                bucket.put_back(self.queue);
+            }
+            bucket.turns.iter().for_each(|turns| turns.notify_one());
         }
     }
 }
@@ -270,93 +397,139 @@ impl Pace {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a tenant queue may send a request of a class, and counts that request. The tenant queues take turns, and none
-    /// takes more than half of a burst. Returns `false` if the turn does not come within `longest`, as soon as that is known.
+    /// Waits until a tenant queue may send a request of a class, and counts that request. The tenant queue that took least comes next,
+    /// and none takes more than half of a burst. Returns `false` if the turn does not come within `longest`, as soon as that is known;
+    /// then the next turn is kept for another call of the tenant queue.
     pub async fn acquire(&self, class: &str, rate: Rate, queue: &Arc<str>, longest: Duration) -> bool {
         let now = Instant::now();
-        let wake = Arc::new(Notify::new());
-        let entered = {
+        let Some(end) = now.checked_add(longest) else {
+            return false;
+        };
+        let mut waiter = {
             let mut buckets = self.buckets();
             let bucket = buckets
                 .entry(class.to_owned())
                 .or_insert_with(|| Bucket::new(rate, now));
-            bucket.enter(rate, queue, &wake, longest)
-        };
-        let Some(number) = entered else {
-            return false;
-        };
-        let mut waiter = Waiter {
-            pace: self,
-            class,
-            queue,
-            number,
-            had_turn: false,
-        };
-        let Some(end) = now.checked_add(longest) else {
-            return false;
-        };
-        loop {
-            let next = self
-                .buckets()
-                .get_mut(class)
-                .map_or(Next::Told, |bucket| bucket.ask(rate, queue, number));
-            let until = match next {
-                Next::Send => {
-                    waiter.had_turn = true;
+            match bucket.enter(rate, queue, longest, now) {
+                Entry::TooLate => return false,
+                Entry::Now => {
+                    bucket.queue(rate, queue, now).turn = None;
                     return true;
                 }
-                _ if Instant::now() >= end => return false,
-                Next::At(at) => at.min(end),
-                Next::Told => end,
-            };
-            tokio::select! {
-                () = sleep_until(until) => {}
-                () = wake.notified() => {}
+                Entry::Later => {}
             }
-        }
+            let (call, turn) = oneshot::channel();
+            let ticket = bucket.wait(queue, call);
+            bucket.give_turns(now);
+            self.keep_turns(class, rate, bucket);
+            Waiter {
+                pace: self,
+                class,
+                queue,
+                ticket,
+                turn,
+                has_turn: false,
+            }
+        };
+        let in_time = timeout_at(end, &mut waiter.turn)
+            .await
+            .is_ok_and(|turn| turn.is_ok());
+        waiter.has_turn = in_time || {
+            // The turn may come just now.
+            if let Some(bucket) = self.buckets().get_mut(class) {
+                let now = Instant::now();
+                bucket.fill(rate, now);
+                bucket.give_turns(now);
+            }
+            waiter.turn.try_recv().is_ok()
+        };
+        waiter.has_turn
     }
 
-    /// Whether the turn of a request would come within `longest`. Nothing is counted, and nobody waits.
+    /// Gives turns when they come, for as long as anybody waits at this bucket.
+    fn keep_turns(&self, class: &str, rate: Rate, bucket: &mut Bucket) {
+        if let Some(turns) = &bucket.turns {
+            turns.notify_one();
+            return;
+        }
+        let turns = Arc::new(Notify::new());
+        bucket.turns = Some(turns.clone());
+        let (buckets, class) = (self.buckets.clone(), class.to_owned());
+        tokio::spawn(async move {
+            loop {
+                let next = {
+                    let mut buckets = buckets.lock().unwrap_or_else(PoisonError::into_inner);
+                    let Some(bucket) = buckets.get_mut(&class) else {
+                        return;
+                    };
+                    let now = Instant::now();
+                    bucket.fill(rate, now);
+                    bucket.give_turns(now);
+                    let next = bucket.next_turn(now);
+                    if next.is_none() {
+                        bucket.turns = None;
+                    }
+                    next
+                };
+                let Some(next) = next else {
+                    return;
+                };
+                tokio::select! {
+                    () = sleep_until(next) => {}
+                    () = turns.notified() => {}
+                }
+            }
+        });
+    }
+
+    /// Whether the turn of a request would come within `longest`. Nothing is counted, and nobody waits. If it comes too late, it is
+    /// kept as [`Pace::acquire`] keeps it.
     pub fn would_come(&self, class: &str, rate: Rate, queue: &Arc<str>, longest: Duration) -> bool {
+        let now = Instant::now();
         let mut buckets = self.buckets();
         let bucket = buckets
             .entry(class.to_owned())
-            .or_insert_with(|| Bucket::new(rate, Instant::now()));
-        let entered = bucket.enter(rate, queue, &Arc::default(), longest);
-        if let Some(number) = entered {
-            bucket.leave(queue, number, false);
-        }
-        entered.is_some()
+            .or_insert_with(|| Bucket::new(rate, now));
+        !matches!(bucket.enter(rate, queue, longest, now), Entry::TooLate)
     }
 
-    /// The rest of a pause that the server has asked for.
-    pub fn asked_pause(&self, class: &str) -> Option<Duration> {
-        let pause = |bucket: &Bucket| bucket.until.saturating_duration_since(Instant::now());
-        let rest = self.buckets().get(class).map(pause);
+    /// The rest of a pause that the server has asked for, of all or of this tenant queue.
+    pub fn asked_pause(&self, class: &str, queue: &Arc<str>) -> Option<Duration> {
+        let now = Instant::now();
+        let rest = |bucket: &Bucket| {
+            let own = bucket
+                .queues
+                .get(queue)
+                .map_or(Duration::ZERO, |queue| queue.rest_of_pause(now));
+            own.max(bucket.until.saturating_duration_since(now))
+        };
+        let rest = self.buckets().get(class).map(rest);
         rest.filter(|rest| !rest.is_zero())
     }
 
-    /// How long a class is still slowed down because its server has asked for fewer requests: until a pause is over, and the rate
-    /// has come back.
+    /// How long a class is still slowed down because its server has asked for fewer requests: until a pause of all is over, and the
+    /// rate has come back.
     pub fn throttled(&self, class: &str) -> Option<Duration> {
         let rest = self.buckets().get(class)?.throttled(Instant::now());
         (!rest.is_zero()).then_some(rest)
     }
 
-    /// Notes that the server throttles: half of the rate is left, and comes back with time. `for_` is the pause that the server
-    /// asks for, if it names one; at most [`LONGEST_PAUSE`] counts. Returns how long the class is slowed down.
-    pub fn slow_down(&self, class: &str, rate: Rate, for_: Option<Duration>) -> Duration {
+    /// Notes that the server throttles: half of the rate is left, and comes back with time. Returns how long the class is slowed down.
+    pub fn slow_down(&self, class: &str, rate: Rate, queue: &Arc<str>, throttle: &Throttle) -> Duration {
         let now = Instant::now();
         let mut buckets = self.buckets();
         let bucket = buckets
             .entry(class.to_owned())
             .or_insert_with(|| Bucket::new(rate, now));
         bucket.fill(rate, now);
-        bucket.share = (bucket.share * SLOWER).max(SLOWEST);
-        bucket.level.left = bucket.level.left.min(0.0);
-        if let Some(pause) = for_ {
-            bucket.until = bucket.until.max(now + pause.min(LONGEST_PAUSE));
+        if throttle.halves {
+            bucket.share = (bucket.share * SLOWER).max(SLOWEST);
+            bucket.level.left = bucket.level.left.min(0.0);
         }
+        if let Some(pause) = throttle.pause {
+            bucket.pause(rate, queue, throttle.request, now + pause.min(LONGEST_PAUSE), now);
+        }
+        bucket.turns.iter().for_each(|turns| turns.notify_one());
         bucket.throttled(now)
     }
 }
@@ -373,6 +546,14 @@ mod tests {
         burst: 4.0,
     };
     const LONG: Duration = Duration::from_secs(3_600);
+
+    fn throttle(request: u64, pause: Option<Duration>) -> Throttle {
+        Throttle {
+            request,
+            pause,
+            halves: true,
+        }
+    }
 
     fn queue(name: &str) -> Arc<str> {
         name.into()
@@ -410,7 +591,11 @@ mod tests {
         sent(&pace, "x", &["a", "a", "b", "b"]).await;
         let waits = sent(&pace, "x", &["a", "a", "a", "a", "b", "c"]).await;
         let order: Vec<&str> = waits.iter().map(|(name, _)| *name).collect();
-        assert_eq!(order, ["a", "b", "c", "a", "a", "a"]);
+        assert_eq!(
+            order,
+            ["a", "c", "a", "b", "a", "a"],
+            "who came first has taken least of them, and c nothing"
+        );
         assert_eq!(waits.last(), Some(&("a", 600)));
     }
 
@@ -441,17 +626,17 @@ mod tests {
         let given_up = tokio::spawn(async move { given_up.acquire("x", RATE, &queue_a, LONG).await });
         tokio::task::yield_now().await;
         given_up.abort();
-        assert_eq!(sent(&pace, "x", &["b", "c"]).await, [("b", 100), ("c", 200)]);
+        assert_eq!(sent(&pace, "x", &["b", "c"]).await, [("c", 100), ("b", 200)]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_throttles_is_asked_less_and_then_more_again() {
         let pace = Pace::default();
         sent(&pace, "x", &["a"]).await;
-        pace.slow_down("x", RATE, Some(Duration::from_secs(3)));
+        pace.slow_down("x", RATE, &queue("a"), &throttle(1, Some(Duration::from_secs(3))));
         assert_eq!(sent(&pace, "x", &["a"]).await, [("a", 3_000)]);
-        pace.slow_down("x", RATE, None);
-        pace.slow_down("x", RATE, None);
+        pace.slow_down("x", RATE, &queue("a"), &throttle(1, None));
+        pace.slow_down("x", RATE, &queue("a"), &throttle(1, None));
         let slow = sent(&pace, "x", &["a"; 4]).await;
         assert!(slow.last() > Some(&("a", 400)), "{slow:?}");
         tokio::time::advance(Duration::from_secs(600)).await;
@@ -464,8 +649,9 @@ mod tests {
         let pace = Pace::default();
         sent(&pace, "x", &["a"]).await;
         assert_eq!(pace.throttled("x"), None);
-        pace.slow_down("x", RATE, Some(Duration::from_hours(24)));
-        assert_eq!(pace.throttled("x"), Some(LONGEST_PAUSE));
+        let day = Some(Duration::from_hours(24));
+        pace.slow_down("x", RATE, &queue("a"), &throttle(1, day));
+        assert_eq!(pace.asked_pause("x", &queue("a")), Some(LONGEST_PAUSE));
         assert_eq!(sent(&pace, "x", &["a"]).await, [("a", 300_000)]);
         assert_eq!(pace.throttled("x"), None);
     }
@@ -473,7 +659,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_throttled_class_has_half_its_rate_and_the_whole_again_when_it_says() {
         let pace = Pace::default();
-        let long = pace.slow_down("x", RATE, None);
+        let long = pace.slow_down("x", RATE, &queue("a"), &throttle(1, None));
         assert_eq!((long, pace.throttled("y")), (Duration::from_secs(25), None));
         let slow = sent(&pace, "x", &["a", "b"]).await;
         assert!(
@@ -493,7 +679,9 @@ mod tests {
         let waiting = sent(&pace, "x", &["a", "b"]);
         let throttled = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            pace.slow_down("x", RATE, Some(Duration::from_secs(2)));
+            let pause = Some(Duration::from_secs(2));
+            pace.slow_down("x", RATE, &queue("a"), &throttle(1, pause));
+            pace.slow_down("x", RATE, &queue("b"), &throttle(2, pause));
         };
         let (waits, ()) = futures::future::join(waiting, throttled).await;
         let begin: Vec<_> = waits.iter().map(|(_, at)| *at >= 2_050).collect();
@@ -508,5 +696,101 @@ mod tests {
         assert_eq!(RATE.shared_by(2), rate(5.0, 2.0));
         assert_eq!(RATE.shared_by(8), rate(1.25, 1.0));
         assert_eq!(RATE.shared_by(u32::MAX), RATE.shared_by(8));
+    }
+
+    /// How often each of these tenant queues gets a turn in ten minutes at the floor of the rate. Each entry is a tenant queue, with
+    /// how many calls of it there are and how long each waits before it tries again. A call waits two seconds for its turn.
+    async fn turns_at_the_floor(
+        rate: Rate,
+        queues: &[(&'static str, usize, u64)],
+    ) -> BTreeMap<&'static str, u32> {
+        let (pace, turns) = (Pace::default(), Mutex::new(BTreeMap::new()));
+        for (name, ..) in queues {
+            for request in 0..20 {
+                pace.slow_down("x", rate, &queue(name), &throttle(request, None));
+            }
+        }
+        let end = Instant::now() + Duration::from_secs(600);
+        let calls = queues.iter().flat_map(|of| (0..of.1).map(move |nth| (of, nth)));
+        let (pace, turns_of) = (&pace, &turns);
+        let all = calls.map(|((name, _, pause), nth)| async move {
+            tokio::time::sleep(Duration::from_millis(37 * nth as u64)).await;
+            while Instant::now() < end {
+                if pace
+                    .acquire("x", rate, &queue(name), Duration::from_secs(2))
+                    .await
+                {
+                    *turns_of.lock().expect("unpoisoned").entry(*name).or_default() += 1;
+                    pace.slow_down("x", rate, &queue(name), &throttle(1, None));
+                }
+                tokio::time::sleep(Duration::from_millis(*pause)).await;
+            }
+        });
+        all.collect::<FuturesUnordered<_>>().collect::<Vec<()>>().await;
+        turns.into_inner().expect("unpoisoned")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_the_floor_of_a_rate_who_asks_most_gets_no_more_than_others() {
+        let creates = Rate {
+            per_second: 2.0,
+            burst: 5.0,
+        };
+        let turns = turns_at_the_floor(creates, &[("greedy", 42, 1_000), ("modest", 3, 7_000)]).await;
+        let (greedy, modest) = (turns["greedy"], turns["modest"]);
+        assert!(greedy + modest > 40 && modest * 10 >= greedy * 8, "{turns:?}");
+        let turns = turns_at_the_floor(creates, &[("greedy", 44, 1_000), ("rare", 1, 40_000)]).await;
+        assert!(turns["rare"] >= 10, "{turns:?}");
+        assert!(turns["greedy"] > 40, "what the rare one leaves: {turns:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_nobody_takes_goes_back_after_a_minute() {
+        let (pace, short) = (Pace::default(), Duration::from_millis(50));
+        sent(&pace, "x", &["a", "a", "b", "b"]).await;
+        assert!(!pace.acquire("x", RATE, &queue("c"), short).await, "too late");
+        assert!(!pace.would_come("x", RATE, &queue("d"), short), "too late");
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert!(
+            pace.acquire("x", RATE, &queue("c"), Duration::ZERO).await,
+            "its turn was kept"
+        );
+        assert_eq!(
+            sent(&pace, "x", &["b", "b"]).await,
+            [("b", 0), ("b", 100)],
+            "and the turn of d still is"
+        );
+        tokio::time::advance(KEPT).await;
+        let waits = sent(&pace, "x", &["a", "a", "b", "b", "c"]).await;
+        assert_eq!(
+            waits.last(),
+            Some(&("c", 100)),
+            "the bucket is as full as ever: {waits:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_is_that_of_one_tenant_queue_until_a_second_or_the_same_request_is_answered_so() {
+        let (pause, second) = (Some(Duration::from_secs(120)), Duration::from_secs(1));
+        let comes = async |pace: &Pace, name| pace.acquire("x", RATE, &queue(name), second).await;
+        let pace = Pace::default();
+        pace.slow_down("x", RATE, &queue("a"), &throttle(1, pause));
+        pace.slow_down("x", RATE, &queue("a"), &throttle(2, pause));
+        assert!(
+            !comes(&pace, "a").await && comes(&pace, "b").await,
+            "it was one tenant's"
+        );
+        assert_eq!(pace.asked_pause("x", &queue("b")), None);
+        pace.slow_down("x", RATE, &queue("b"), &throttle(3, pause));
+        assert!(!comes(&pace, "c").await, "it was two tenants'");
+
+        let pace = Pace::default();
+        pace.slow_down("x", RATE, &queue("a"), &throttle(1, pause));
+        tokio::time::advance(Duration::from_secs(121)).await;
+        pace.slow_down("x", RATE, &queue("a"), &throttle(2, pause));
+        assert!(comes(&pace, "b").await, "another request of the same tenant");
+        tokio::time::advance(Duration::from_secs(121)).await;
+        pace.slow_down("x", RATE, &queue("a"), &throttle(2, pause));
+        assert!(!comes(&pace, "b").await, "the same request after the pause");
     }
 }
