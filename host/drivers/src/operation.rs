@@ -444,6 +444,15 @@ impl Operation {
         sent
     }
 
+    /// The transport of a request: of the connection, or of the host's own identity.
+    fn transport(&self, checked: &Checked) -> Result<Transport, Failure> {
+        let own = self.session.own_way(&checked.endpoint.service);
+        match own.filter(|_| checked.dynamic.is_none()) {
+            Some(way) => way.map(|(_, transport)| transport.clone()),
+            None => self.reached.connection.transport.get(),
+        }
+    }
+
     /// The class of requests among which this one counts, and its rate.
     fn class(&self, outgoing: &Outgoing, effect: Does) -> (String, Rate) {
         let what = match effect {
@@ -563,6 +572,9 @@ fn address(
     name: &str,
     service: &str,
 ) -> Result<polity_http::Address, Failure> {
+    if let Some(way) = session.own_way(service) {
+        return way.map(|(address, _)| address.clone());
+    }
     let connection = &reached.connection;
     let known = connection.endpoints.get(name).cloned();
     let known = known.or_else(|| session.address(service));

@@ -10,7 +10,7 @@ use http::Method;
 use polity_core::contract::{Code, Failure};
 use serde_json::{Value, json};
 
-use super::{At, Proof, Session, Values, endpoint, value};
+use super::{At, Proof, Session, Values, endpoint, secret, value};
 use crate::address::Address;
 use crate::transport::Outgoing;
 
@@ -95,15 +95,15 @@ fn refused(status: u16, body: &[u8]) -> Failure {
 fn credentials(values: &Values) -> Result<Value, Failure> {
     if values.contains_key("applicationCredentialID") {
         let id = value(values, "applicationCredentialID")?;
-        let secret = value(values, "applicationCredentialSecret")?;
-        let credential = json!({"id": id, "secret": secret});
+        let proof = secret(values, "applicationCredentialSecret")?;
+        let credential = json!({"id": id, "secret": proof});
         return Ok(json!({"auth": {"identity": {
             "methods": ["application_credential"], "application_credential": credential,
         }}}));
     }
     let domain = |key: &str| values.get(key).map_or(DOMAIN, String::as_str);
     let user = json!({
-        "name": value(values, "username")?, "password": value(values, "password")?,
+        "name": value(values, "username")?, "password": secret(values, "password")?,
         "domain": {"name": domain("userDomainName")},
     });
     let project = match values.get("projectID") {
@@ -225,14 +225,18 @@ mod tests {
     fn a_login_is_by_application_credential_or_by_password() {
         let by_credential = values(&[
             ("applicationCredentialID", "i"),
-            ("applicationCredentialSecret", "s"),
+            ("applicationCredentialSecret", "s-of-eight"),
         ]);
         let auth = credentials(&by_credential).expect("complete");
         assert_eq!(
             auth["auth"]["identity"]["application_credential"],
-            json!({"id": "i", "secret": "s"})
+            json!({"id": "i", "secret": "s-of-eight"})
         );
-        let by_password = values(&[("username", "u"), ("password", "p"), ("projectName", "x")]);
+        let by_password = values(&[
+            ("username", "u"),
+            ("password", "p-of-eight"),
+            ("projectName", "x"),
+        ]);
         let auth = credentials(&by_password).expect("complete");
         assert_eq!(
             auth["auth"]["scope"]["project"],
@@ -240,6 +244,11 @@ mod tests {
         );
         let lacking = credentials(&values(&[("username", "u")])).expect_err("no password");
         assert!(lacking.message.contains("\"password\""), "{lacking}");
+        let short = credentials(&values(&[("username", "u"), ("password", "1234567")])).expect_err("short");
+        assert!(
+            short.message.contains("8 bytes") && !short.message.contains("1234567"),
+            "{short}"
+        );
     }
 
     fn address(url: &str) -> Address {

@@ -6,6 +6,7 @@ mod keystone;
 mod vsphere;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -55,10 +56,11 @@ pub struct Session {
 #[derive(Clone)]
 enum Proof {
     None,
-    /// The header `authorization`.
-    Header(String),
+    /// The header `authorization`, and the password or token in it.
+    Header(String, String),
     Keystone(keystone::Token),
-    Aws(Credentials),
+    /// With the ways of the host's own identity, if it is that.
+    Aws(Credentials, Option<Arc<aws::own::Route>>),
     Vsphere(vsphere::Cookie),
 }
 
@@ -106,6 +108,11 @@ pub fn added_path(how: Login) -> Option<&'static str> {
     (how == Login::VsphereSession).then_some(vsphere::PATH)
 }
 
+/// The most bytes of the name of a principal or a place. An ARN has no more ("IAM and AWS STS quotas").
+const LONGEST_NAME: usize = 2_048;
+/// The most bytes of the facts about a session, which each step of a driver gets.
+const LARGEST_ATTRIBUTES: usize = 16 << 10;
+
 /// Logs in by the credential plan of an identity policy.
 ///
 /// # Errors
@@ -113,7 +120,7 @@ pub fn added_path(how: Login) -> Option<&'static str> {
 /// refuses a link.
 pub async fn log_in_by_plan(how: Login, at: &At<'_>, plan: &Plan<'_>) -> Result<Session, Failure> {
     if how == Login::AwsSigv4 {
-        return aws::log_in_by_plan(at, plan).await;
+        return aws::log_in_by_plan(at, plan).await.and_then(Session::bounded);
     }
     match plan.chain()? {
         [] => log_in(how, at, plan.own).await,
@@ -135,26 +142,32 @@ pub async fn log_in_by_plan(how: Login, at: &At<'_>, plan: &Plan<'_>) -> Result<
 /// Logs in with the values of a Secret. On AWS, without a Secret, logs in with the host's own credentials.
 ///
 /// # Errors
-/// `invalid-argument` if the Secret lacks a value, `unauthenticated` if the server refuses it.
+/// `invalid-argument` if the Secret lacks a value, `unauthenticated` if the server refuses it, `unavailable` if the server's names
+/// are too long.
 pub async fn log_in(how: Login, at: &At<'_>, values: Option<&Values>) -> Result<Session, Failure> {
     let none = Values::new();
     let given = values;
     let values = given.unwrap_or(&none);
-    match how {
-        Login::None => Ok(Session::plain(at, "nobody", Proof::None)),
+    let session = match how {
+        Login::None => Session::plain(at, "nobody", Proof::None),
         Login::Basic => {
-            let (user, password) = (value(values, "username")?, value(values, "password")?);
+            let (user, password) = (value(values, "username")?, secret(values, "password")?);
             let proof = format!("Basic {}", BASE64.encode(format!("{user}:{password}")));
-            Ok(Session::plain(at, user, Proof::Header(proof)))
+            Session::plain(at, user, Proof::Header(proof, password.to_owned()))
         }
         Login::Bearer => {
-            let proof = format!("Bearer {}", value(values, "token")?);
-            Ok(Session::plain(at, "token", Proof::Header(proof)))
+            let token = secret(values, "token")?;
+            Session::plain(
+                at,
+                "token",
+                Proof::Header(format!("Bearer {token}"), token.to_owned()),
+            )
         }
-        Login::Keystone => keystone::log_in(at, values).await,
-        Login::AwsSigv4 => aws::log_in(at, given).await,
-        Login::VsphereSession => vsphere::log_in(at, values).await,
-    }
+        Login::Keystone => keystone::log_in(at, values).await?,
+        Login::AwsSigv4 => aws::log_in(at, given).await?,
+        Login::VsphereSession => vsphere::log_in(at, values).await?,
+    };
+    session.bounded()
 }
 
 impl Session {
@@ -171,11 +184,41 @@ impl Session {
         }
     }
 
+    /// Checks the names that the server chose: they stand in statuses, in entries and in recordings.
+    fn bounded(self) -> Result<Self, Failure> {
+        let is_long = |name: &String| name.len() > LONGEST_NAME;
+        if self.place.iter().any(is_long)
+            || is_long(&self.principal)
+            || self.attributes.to_string().len() > LARGEST_ATTRIBUTES
+        {
+            let message = format!(
+                "the login answers with the name of a principal or a place of more than {LONGEST_NAME} bytes, or with more than {} KiB \
+                 about the session: check the endpoint",
+                LARGEST_ATTRIBUTES >> 10
+            );
+            return Err(Failure::new(Code::Unavailable, message));
+        }
+        Ok(self)
+    }
+
+    /// The address of a service and the transport to it, for the host's own identity. It goes nowhere else, whatever endpoints, proxy
+    /// or CA the connection names. `None` for another principal.
+    ///
+    /// # Errors
+    /// The host's own identity has no way to this service.
+    pub fn own_way(&self, service: &str) -> Option<Result<(&Address, &Transport), Failure>> {
+        let Proof::Aws(_, Some(route)) = &self.proof else {
+            return None;
+        };
+        let way = route.to(service).map(|way| (&way.address, &way.transport));
+        Some(way.ok_or_else(|| invalid(&format!("the host's own identity goes to no service {service:?}"))))
+    }
+
     /// The address of a service from the login, for an endpoint that the connection does not give.
     pub fn address(&self, service: &str) -> Option<Address> {
         match &self.proof {
             Proof::Keystone(token) => token.address(service),
-            Proof::Aws(_) => aws::address(service, &self.region),
+            Proof::Aws(..) => aws::address(service, &self.region),
             _ => None,
         }
     }
@@ -194,9 +237,9 @@ impl Session {
     pub fn sign(&self, request: &mut Outgoing, service: &str, now: u64) {
         match &self.proof {
             Proof::None => {}
-            Proof::Header(value) => request.headers.push(("authorization".to_owned(), value.clone())),
+            Proof::Header(value, _) => request.headers.push(("authorization".to_owned(), value.clone())),
             Proof::Keystone(token) => token.sign(request),
-            Proof::Aws(credentials) => credentials.sign(request, service, &self.region, now),
+            Proof::Aws(credentials, _) => credentials.sign(request, service, &self.region, now),
             Proof::Vsphere(cookie) => cookie.sign(request),
         }
     }
@@ -205,9 +248,9 @@ impl Session {
     pub fn secrets(&self) -> Vec<&str> {
         match &self.proof {
             Proof::None => Vec::new(),
-            Proof::Header(value) => value.split(' ').skip(1).collect(),
+            Proof::Header(value, secret) => value.split(' ').skip(1).chain([secret.as_str()]).collect(),
             Proof::Keystone(token) => token.secrets(),
-            Proof::Aws(credentials) => credentials.secrets(),
+            Proof::Aws(credentials, _) => credentials.secrets(),
             Proof::Vsphere(cookie) => cookie.secrets(),
         }
     }
@@ -234,6 +277,21 @@ fn value<'a>(values: &'a Values, key: &str) -> Result<&'a str, Failure> {
     })
 }
 
+/// The fewest bytes of a password or a token. A shorter one is in other texts by chance, and hiding it would hide those texts.
+const SHORTEST_SECRET: usize = 8;
+
+/// A password or a token of a Secret.
+fn secret<'a>(values: &'a Values, key: &str) -> Result<&'a str, Failure> {
+    let found = value(values, key)?;
+    if found.len() < SHORTEST_SECRET {
+        return Err(invalid(&format!(
+            "the value {key:?} of the Secret with the credentials is shorter than {SHORTEST_SECRET} bytes; the host hides it wherever a \
+             cloud repeats it, and a short one is in other texts by chance: make it longer"
+        )));
+    }
+    Ok(found)
+}
+
 /// An endpoint that the connection must give.
 fn endpoint<'a>(at: &At<'a>, name: &str) -> Result<&'a Address, Failure> {
     at.endpoints.get(name).ok_or_else(|| {
@@ -253,8 +311,8 @@ mod tests {
     use std::time::Duration;
 
     async fn by(how: Login, chain: Value) -> Result<Session, Failure> {
-        let own = Values::from([("token".to_owned(), "own".to_owned())]);
-        let given = Values::from([("token".to_owned(), "theirs".to_owned())]);
+        let own = Values::from([("token".to_owned(), "own-token".to_owned())]);
+        let given = Values::from([("token".to_owned(), "their-token".to_owned())]);
         let transport = Transport::new(&Tls::default(), None, None).expect("a transport");
         let at = At {
             transport: &transport,

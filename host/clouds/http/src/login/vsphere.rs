@@ -7,7 +7,7 @@ use http::Method;
 use polity_core::contract::{Code, Failure};
 use serde_json::{Value, json};
 
-use super::{At, Proof, Session, Values, endpoint, value};
+use super::{At, Proof, Session, Values, endpoint, secret, value};
 use crate::address::Address;
 use crate::transport::{Incoming, Outgoing};
 
@@ -54,7 +54,7 @@ impl Cookie {
 }
 
 pub(super) async fn log_in(at: &At<'_>, values: &Values) -> Result<Session, Failure> {
-    let (user, password) = (value(values, "username")?, value(values, "password")?);
+    let (user, password) = (value(values, "username")?, secret(values, "password")?);
     let address = endpoint(at, SDK)?;
     let sent = at.transport.send(&soap(address, CONTENT), at.until).await;
     let (content, _) = returned(

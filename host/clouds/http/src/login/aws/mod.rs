@@ -5,17 +5,19 @@
 //! Signatures follow AWS's "Create a signed AWS API request": a canonical request, a text to sign, and a key for the day, the
 //! region and the service.
 
-mod own;
+pub(super) mod own;
 mod sts;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use polity_core::contract::{Code, Failure};
 use ring::hmac;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{At, Plan, Proof, Session, Values, invalid, value};
+use super::{At, Plan, Proof, Session, Values, invalid, secret, value};
 use crate::address::Address;
 use crate::transport::Outgoing;
 
@@ -116,14 +118,24 @@ fn hex(bytes: &[u8]) -> String {
 /// session's token: another service must be an endpoint of the connection.
 const SERVICES: [&str; 2] = ["ec2", "sts"];
 
-/// The public address of a service in a region.
+/// The domains of the partitions, by the beginning of their regions' names ("AWS service endpoints", and `partitions.json` of the SDKs).
+const DOMAINS: [(&str, &str); 6] = [
+    ("cn-", "amazonaws.com.cn"),
+    ("us-isob-", "sc2s.sgov.gov"),
+    ("us-iso-", "c2s.ic.gov"),
+    ("us-isof-", "csp.hci.ic.gov"),
+    ("eu-isoe-", "cloud.adc-e.uk"),
+    ("eusc-", "amazonaws.eu"),
+];
+
+/// The public address of a service in a region. What is no name of a region could be the name of another server.
 pub(super) fn address(service: &str, region: &str) -> Option<Address> {
-    let suffix = match region {
-        region if region.starts_with("cn-") => "amazonaws.com.cn",
-        _ => "amazonaws.com",
-    };
-    let known = !region.is_empty() && SERVICES.contains(&service);
-    known.then(|| Address::read(&format!("https://{service}.{region}.{suffix}")).ok())?
+    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_region = (1..=40).contains(&region.len()) && region.bytes().all(is_part);
+    let domain = DOMAINS.iter().find(|(start, _)| region.starts_with(start));
+    let domain = domain.map_or("amazonaws.com", |(_, domain)| domain);
+    let known = is_region && SERVICES.contains(&service);
+    known.then(|| Address::read(&format!("https://{service}.{region}.{domain}")).ok())?
 }
 
 /// Keys, and when they end.
@@ -136,12 +148,13 @@ struct Keys {
 impl Keys {
     /// The keys in a Secret.
     fn fixed(values: &Values) -> Result<Self, Failure> {
-        let value = |key| value(values, spelled(values, key));
-        let token = values
-            .get(spelled(values, "sessionToken"))
-            .map(|token| token.trim());
+        let token = spelled(values, "sessionToken");
+        let has_token = values.get(token).is_some_and(|token| !token.trim().is_empty());
+        let token = has_token.then(|| secret(values, token));
+        let id = value(values, spelled(values, "accessKeyID"))?;
+        let key = secret(values, spelled(values, "secretAccessKey"))?;
         Ok(Keys {
-            credentials: Credentials::new(value("accessKeyID")?, value("secretAccessKey")?, token),
+            credentials: Credentials::new(id, key, token.transpose()?),
             expires: None,
         })
     }
@@ -159,33 +172,73 @@ fn unix_ms(text: &str) -> Option<u64> {
     u64::try_from(time.as_millisecond()).ok()
 }
 
-/// Logs in with the keys of the connection's Secret. If there is no Secret, logs in with the host's own keys.
-pub(super) async fn log_in(at: &At<'_>, values: Option<&Values>) -> Result<Session, Failure> {
-    let keys = source(at, values).await?;
-    identify(at, keys).await
+/// Keys, and where they may go.
+struct Source {
+    keys: Keys,
+    /// The ways of the host's own identity; `None` for other keys, which go where the connection says.
+    route: Option<Arc<own::Route>>,
 }
 
-async fn source(at: &At<'_>, values: Option<&Values>) -> Result<Keys, Failure> {
-    match values {
-        Some(values) => Keys::fixed(values),
-        None => own::find(at).await,
+/// Logs in with the keys of the connection's Secret. If there is no Secret, logs in with the host's own keys.
+pub(super) async fn log_in(at: &At<'_>, values: Option<&Values>) -> Result<Session, Failure> {
+    log_in_by(at, values, &[]).await
+}
+
+/// Logs in with these keys, or the host's own, and assumes roles with them.
+async fn log_in_by(at: &At<'_>, values: Option<&Values>, roles: &[Value]) -> Result<Session, Failure> {
+    if let Some(values) = values {
+        let keys = Keys::fixed(values)?;
+        return session(at, Source { keys, route: None }, roles).await;
     }
+    let route = Arc::new(own::Route::of(at)?);
+    let sts = route.to("sts").ok_or_else(|| invalid("no address of sts"))?;
+    let endpoints = BTreeMap::from([("sts".to_owned(), sts.address.clone())]);
+    let own_way = At {
+        transport: &sts.transport,
+        endpoints: &endpoints,
+        ..*at
+    };
+    let logged_in = async {
+        let keys = own::find(&own_way).await?;
+        let route = Some(route.clone());
+        session(&own_way, Source { keys, route }, roles).await
+    };
+    logged_in.await.map_err(|failure| Failure {
+        code: match failure.code {
+            Code::NotFound => Code::Unauthenticated,
+            code => code,
+        },
+        message: format!(
+            "{} (as the host itself, which goes to AWS's own addresses, AWS_ENDPOINT_URL_STS and AWS_ENDPOINT_URL_EC2, and by HTTPS_PROXY, \
+             not to endpoints, the proxy or the CA of the connection)",
+            failure.message
+        ),
+        ..failure
+    })
 }
 
 /// Logs in by a chain: each link is assumed with the keys of the link before it, and the last link is the session.
 pub(super) async fn log_in_by_plan(at: &At<'_>, plan: &Plan<'_>) -> Result<Session, Failure> {
     let chain = plan.chain()?;
-    let (mut keys, roles) = match chain.split_first() {
-        Some((link, roles)) if link.get("secret").is_some() => (Keys::fixed(plan.secret()?)?, roles),
+    match chain.split_first() {
+        Some((link, roles)) if link.get("secret").is_some() => {
+            log_in_by(at, Some(plan.secret()?), roles).await
+        }
         Some((link, roles)) if link.get("webIdentity").is_some() => {
             let token = plan.tokens.first();
             let token = token.ok_or_else(|| {
                 invalid("the credential plan begins with webIdentity, but names no service account token")
             })?;
-            (sts::assume_by_link(at, token, &link["webIdentity"]).await?, roles)
+            let keys = sts::assume_by_link(at, token, &link["webIdentity"]).await?;
+            session(at, Source { keys, route: None }, roles).await
         }
-        _ => (source(at, plan.own).await?, chain),
-    };
+        _ => log_in_by(at, plan.own, chain).await,
+    }
+}
+
+/// Assumes the roles one after another, and asks STS which principal the last keys belong to.
+async fn session(at: &At<'_>, source: Source, roles: &[Value]) -> Result<Session, Failure> {
+    let Source { mut keys, route } = source;
     for link in roles {
         let role = link.get("role").ok_or_else(|| {
             let message = "plan.chain: every link after the first must be a role";
@@ -198,11 +251,6 @@ pub(super) async fn log_in_by_plan(at: &At<'_>, plan: &Plan<'_>) -> Result<Sessi
             ..assumed
         };
     }
-    identify(at, keys).await
-}
-
-/// Asks STS which principal these keys belong to.
-async fn identify(at: &At<'_>, keys: Keys) -> Result<Session, Failure> {
     let who = sts::whose(at, &keys.credentials).await?;
     let partition = who.arn.split(':').nth(1).unwrap_or("aws").to_owned();
     Ok(Session {
@@ -214,7 +262,7 @@ async fn identify(at: &At<'_>, keys: Keys) -> Result<Session, Failure> {
         principal: who.arn,
         region: at.region.to_owned(),
         expires: keys.expires,
-        proof: Proof::Aws(keys.credentials),
+        proof: Proof::Aws(keys.credentials, route),
     })
 }
 

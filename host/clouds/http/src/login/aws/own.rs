@@ -1,17 +1,22 @@
 //! The host's own credentials, for a connection that names no Secret. The sources are tried in the order of AWS's SDKs:
 //! environment variables, the token of a service account with a role (IRSA), the endpoint of a container (EKS Pod Identity,
 //! ECS), and the machine's metadata service, version 2.
+//!
+//! Who writes a connection must not get this identity for a server of their own. So it goes to the addresses that AWS documents, or
+//! that the host's environment names, and never to an endpoint, through a proxy or by a CA of the connection ([`Route`]).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Method;
+use hyper_util::client::proxy::matcher::Matcher;
 use polity_core::contract::{Code, Failure};
 use serde_json::Value;
 
 use super::{Credentials, Keys, sts, unix_ms};
 use crate::address::Address;
-use crate::login::At;
+use crate::login::{At, invalid};
 use crate::transport::{Incoming, Outgoing, Tls, Transport};
 
 /// The metadata service, at which a machine of EC2 finds its own credentials.
@@ -22,6 +27,56 @@ const TOKEN_SECONDS: &str = "60";
 const METADATA_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// The addresses, besides loopback, at which the endpoint of a container may be used without TLS.
 const OF_CONTAINERS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
+
+/// The ways to the services that the host's own identity may use, by service.
+pub(in crate::login) struct Route(BTreeMap<&'static str, Way>);
+
+/// The way to one service.
+pub(in crate::login) struct Way {
+    pub(in crate::login) address: Address,
+    pub(in crate::login) transport: Transport,
+}
+
+impl Route {
+    /// The ways in this region. As AWS's SDKs do, it takes the addresses from `AWS_ENDPOINT_URL_STS` and `AWS_ENDPOINT_URL_EC2`, and
+    /// proxies from `HTTPS_PROXY` and `NO_PROXY`.
+    pub(super) fn of(at: &At<'_>) -> Result<Self, Failure> {
+        let set = |name: &str| (at.environment)(name).filter(|value| !value.is_empty());
+        let either = |name: &str| {
+            set(name)
+                .or_else(|| set(&name.to_lowercase()))
+                .unwrap_or_default()
+        };
+        let proxies = Matcher::builder()
+            .https(either("HTTPS_PROXY"))
+            .no(either("NO_PROXY"))
+            .build();
+        let mut ways = BTreeMap::new();
+        for service in super::SERVICES {
+            let variable = format!("AWS_ENDPOINT_URL_{}", service.to_uppercase());
+            let address = match set(&variable) {
+                Some(url) => Address::read(&url).map_err(|e| invalid(&format!("{variable}: {e}")))?,
+                None => super::address(service, at.region).ok_or_else(|| {
+                    invalid(&format!(
+                        "the host's own identity goes to AWS's address of {service} in a region: set spec.region, or {variable} in \
+                         the environment of the host"
+                    ))
+                })?,
+            };
+            let uri = address.uri("/", "").map_err(|e| invalid(&e.to_string()))?;
+            let proxy = proxies.intercept(&uri).map(|proxy| proxy.uri().to_string());
+            let transport = Transport::new(&Tls::default(), proxy.as_deref(), None);
+            let transport = transport.map_err(|e| invalid(&format!("HTTPS_PROXY: {e}")))?;
+            ways.insert(service, Way { address, transport });
+        }
+        Ok(Route(ways))
+    }
+
+    /// The way to a service.
+    pub(in crate::login) fn to(&self, service: &str) -> Option<&Way> {
+        self.0.get(service)
+    }
+}
 
 /// The credentials of the first source that has any.
 pub(super) async fn find(at: &At<'_>) -> Result<Keys, Failure> {
@@ -115,11 +170,20 @@ async fn of_machine(at: &At<'_>, metadata: &str) -> Result<Keys, Failure> {
         soon,
     )
     .await;
-    let token = text(&token.map_err(|failure| none(&format!("no metadata service: {}", failure.message)))?);
+    let token = token.map_err(|failure| match failure.code {
+        Code::Unavailable => failure,
+        _ => none(&format!("no metadata service: {}", failure.message)),
+    })?;
+    let token = text(&token);
     let shown = || Some(("x-aws-ec2-metadata-token".to_owned(), token.clone()));
+    // With a slash at its end: without it, some metadata services answer with a redirect ("Retrieve security credentials").
     let path = ["latest", "meta-data", "iam", "security-credentials"];
-    let role = ask(at, address.clone(), &path, Method::GET, shown(), at.until).await;
-    let role = text(&role.map_err(|_| none("the machine has no role"))?);
+    let list = [&path[..], &[""]].concat();
+    let role = ask(at, address.clone(), &list, Method::GET, shown(), at.until).await;
+    let role = text(&role.map_err(|failure| match failure.code {
+        Code::NotFound => none("the machine has no role"),
+        _ => failure,
+    })?);
     let role = role.lines().next().unwrap_or_default().to_owned();
     let path = [&path[..], &[&role]].concat();
     keys(&ask(at, address, &path, Method::GET, shown(), at.until).await?)
@@ -147,14 +211,23 @@ async fn ask(
     let answer = transport
         .send(&request, until.min(at.until))
         .await
-        .map_err(|lost| lost.failure)?;
-    match answer.status {
-        200 => Ok(answer),
-        status => {
-            let message = format!("{} answers {status}", request.address.host());
-            Err(Failure::new(Code::Unauthenticated, message))
-        }
-    }
+        .map_err(|lost| match lost.failure.code {
+            // Outside of EC2 nothing answers there.
+            Code::Unavailable => Failure::new(Code::Unauthenticated, lost.failure.message),
+            _ => lost.failure,
+        })?;
+    let code = match answer.status {
+        200 if !text(&answer).is_empty() => return Ok(answer),
+        404 => Code::NotFound,
+        // What says nothing about credentials is asked again soon.
+        200 | 300..=399 | 429 | 500.. => Code::Unavailable,
+        _ => Code::Unauthenticated,
+    };
+    let message = match answer.status {
+        200 => format!("{} answers without a body", request.address.host()),
+        status => format!("{} answers {status}", request.address.host()),
+    };
+    Err(Failure::new(code, message))
 }
 
 fn text(answer: &Incoming) -> String {

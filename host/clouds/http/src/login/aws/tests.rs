@@ -95,7 +95,7 @@ fn sts(expires: fn(&str) -> &'static str) -> Server {
                 "<Arn>arn:aws:sts::2:assumed-role/x</Arn><Account>2</Account><UserId>u</UserId>".to_owned()
             }
             _ if role == "forbidden" => {
-                let error = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not with key-1, no</Message></Error></ErrorResponse>";
+                let error = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>not with secret-key-1, no</Message></Error></ErrorResponse>";
                 return (403, error.to_owned());
             }
             _ => format!(
@@ -142,7 +142,7 @@ async fn at<T>(
 fn secret(id: &str) -> Values {
     let values = [
         ("AccessKeyID", format!("ID-{id}")),
-        ("SecretAccessKey", format!("key-{id}")),
+        ("SecretAccessKey", format!("secret-key-{id}")),
     ];
     values.map(|(name, value)| (name.to_owned(), value)).into()
 }
@@ -223,7 +223,7 @@ async fn a_chain_without_a_source_begins_with_the_credentials_of_the_connection(
 async fn a_role_that_temporary_keys_assume_lives_an_hour_at_most() {
     let of_a_user = secret("own");
     let mut of_a_role = secret("own");
-    of_a_role.insert("SessionToken".to_owned(), "token".to_owned());
+    of_a_role.insert("SessionToken".to_owned(), "a-session-token".to_owned());
     for (own, seconds) in [(of_a_user, 7_200), (of_a_role, 3_600)] {
         let server = sts(|_| ONE);
         let mut link = role("inner");
@@ -354,8 +354,120 @@ async fn keys_are_shown_by_the_servers_clock_where_that_of_the_host_runs_wrong()
     );
 }
 
+/// A login of the host itself. Its environment leads to this server; the connection names a stranger's, which must see nothing.
 async fn own(server: &Server, variables: &[(&str, String)]) -> Result<Session, Failure> {
-    at(server, variables, async |at: &At<'_>| log_in(at, None).await).await
+    let stranger = sts(|_| NOON);
+    let address = ("AWS_ENDPOINT_URL_STS", format!("http://{}", server.address));
+    let variables = [variables, &[address]].concat();
+    let session = at(&stranger, &variables, async |at: &At<'_>| log_in(at, None).await).await;
+    assert_eq!(stranger.seen(), [""; 0]);
+    session
+}
+
+#[tokio::test]
+async fn the_hosts_own_identity_goes_to_no_server_that_a_connection_names() {
+    let server = sts(|_| NOON);
+    let keys = [
+        ("AWS_ACCESS_KEY_ID", "ID-env".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "key-of-the-environment".to_owned()),
+        ("AWS_ENDPOINT_URL_EC2", "http://ec2.example".to_owned()),
+    ];
+    let session = own(&server, &keys).await.expect("a session");
+    let (address, _) = session.own_way("ec2").expect("it is the host").expect("a way");
+    assert_eq!(address.as_text(), "http://ec2.example");
+    assert!(session.own_way("iam").expect("it is the host").is_err());
+
+    // Without variables it goes to AWS, and a region must not lead elsewhere.
+    let stranger = sts(|_| NOON);
+    let route = |region: &'static str, more: &'static [(&'static str, &'static str)]| {
+        let more: Vec<(&str, String)> = more
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()))
+            .collect();
+        let stranger = &stranger;
+        async move {
+            at(stranger, &more, async |at: &At<'_>| {
+                let route = own::Route::of(&At { region, ..*at })?;
+                Ok(route.to("sts").expect("a way").address.as_text())
+            })
+            .await
+        }
+    };
+    assert_eq!(
+        route("eu-west-1", &[]).await.as_deref(),
+        Ok("https://sts.eu-west-1.amazonaws.com")
+    );
+    for region in [
+        "",
+        "evil.example/",
+        "evil.example#",
+        "EU",
+        "a.b",
+        "evil.example:443/x",
+    ] {
+        let refused = route(region, &[]).await.expect_err(region);
+        assert!(refused.message.contains("spec.region"), "{refused}");
+    }
+    let bad = route("eu-west-1", &[("HTTPS_PROXY", "https://proxy.example")]).await;
+    assert!(bad.expect_err("no proxy").message.contains("HTTPS_PROXY"));
+    assert!(
+        route("eu-west-1", &[("HTTPS_PROXY", "http://proxy.example:3128")])
+            .await
+            .is_ok()
+    );
+    assert_eq!(stranger.seen(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_role_that_the_hosts_own_identity_assumes_goes_nowhere_else_either() {
+    let (server, stranger) = (sts(|_| NOON), sts(|_| NOON));
+    let variables = [
+        ("AWS_ACCESS_KEY_ID", "ID-env".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "key-of-the-environment".to_owned()),
+        ("AWS_ENDPOINT_URL_STS", format!("http://{}", server.address)),
+    ];
+    let plan = json!({"chain": [role("inner")]});
+    let session = at(&stranger, &variables, async |at: &At<'_>| {
+        let plan = Plan {
+            plan: &plan,
+            secrets: &[],
+            tokens: &[],
+            own: None,
+        };
+        log_in_by_plan(at, &plan).await
+    })
+    .await
+    .expect("a session");
+    assert_eq!(signed_by(&server), ["ID-env", "ID-inner"]);
+    assert!(session.own_way("ec2").is_some_and(|way| way.is_ok()));
+    assert_eq!(stranger.seen(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_principal_longer_than_an_arn_is_refused() {
+    let long = "x".repeat(300_000);
+    let server = Server::start(move |_| {
+        let who = format!("<Arn>arn:aws:iam::2:user/{long}</Arn><Account>2</Account><UserId>u</UserId>");
+        let answer = format!(
+            "<GetCallerIdentityResponse><GetCallerIdentityResult>{who}</GetCallerIdentityResult></GetCallerIdentityResponse>"
+        );
+        (200, answer)
+    });
+    let refused = at(&server, &[], async |at: &At<'_>| {
+        crate::login::log_in(
+            polity_core::contract::driver::Login::AwsSigv4,
+            at,
+            Some(&secret("own")),
+        )
+        .await
+    })
+    .await
+    .expect_err("it is too long");
+    assert_eq!(refused.code, Code::Unavailable);
+    assert!(
+        refused.message.len() < 500 && refused.message.contains("2048"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -391,7 +503,7 @@ async fn a_machine_is_asked_for_its_role_with_a_token_and_a_container_with_its_o
         match line.split(' ').take(2).collect::<Vec<_>>().as_slice() {
             ["PUT", "/latest/api/token"] => (200, "secret-token".to_owned()),
             _ if !shown => (401, String::new()),
-            ["GET", "/latest/meta-data/iam/security-credentials"] => (200, "the-role\n".to_owned()),
+            ["GET", "/latest/meta-data/iam/security-credentials/"] => (200, "the-role\n".to_owned()),
             [
                 "GET",
                 "/latest/meta-data/iam/security-credentials/the-role" | "/v1/credentials",
@@ -427,6 +539,46 @@ async fn a_machine_is_asked_for_its_role_with_a_token_and_a_container_with_its_o
     let none = own(&server, &off).await.expect_err("there are none");
     assert_eq!(none.code, Code::Unauthenticated);
     assert!(none.message.contains("AWS_ACCESS_KEY_ID"), "{none}");
+}
+
+#[tokio::test]
+async fn only_a_404_means_that_a_machine_has_no_role() {
+    for (status, body, code) in [
+        (404, "", Code::Unauthenticated),
+        (301, "", Code::Unavailable),
+        (500, "", Code::Unavailable),
+        (503, "", Code::Unavailable),
+        (200, "\n", Code::Unavailable),
+    ] {
+        let metadata = Server::start(move |request| {
+            if request.starts_with("PUT ") {
+                (200, "secret-token".to_owned())
+            } else {
+                (status, body.to_owned())
+            }
+        });
+        let server = sts(|_| NOON);
+        let variables = [(
+            "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+            format!("http://{}", metadata.address),
+        )];
+        let refused = own(&server, &variables).await.expect_err("there are no keys");
+        assert_eq!(refused.code, code, "{status}: {refused}");
+        assert_eq!(
+            refused.message.contains("has no role"),
+            status == 404,
+            "{refused}"
+        );
+    }
+    let metadata = Server::start(|_| (503, String::new()));
+    let variables = [(
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+        format!("http://{}", metadata.address),
+    )];
+    let refused = own(&sts(|_| NOON), &variables)
+        .await
+        .expect_err("there is no token");
+    assert_eq!(refused.code, Code::Unavailable, "{refused}");
 }
 
 fn request(query: &[(&str, &str)], body: &'static str) -> Outgoing {
