@@ -24,7 +24,7 @@ use crate::effect::{self, Sent};
 use crate::exchanged::{Part, STEPS};
 use crate::places;
 use crate::reached::{Reached, pause};
-use crate::seal::{self, Stage, Values, Wrong};
+use crate::seal::{self, Given, Stage, Values, Wrong};
 
 /// The most requests of one operation.
 const REQUESTS: usize = 64;
@@ -372,9 +372,17 @@ impl Operation {
                     (address.map_err(Unsendable::Failed)?, true)
                 }
             };
+            if is_sealed {
+                no_value_is_a_name(&values, &request, &call).map_err(Unsendable::Failed)?;
+            }
             let mut outgoing = check::outgoing(&request, &checked, address);
             let mut sent = Redactor::default();
-            let body = seal::body(&request.body, &values, largest, &mut |text, stage| match stage {
+            let arguments = arguments(&call, is_sealed);
+            let given = Given {
+                values: &values,
+                arguments: &arguments,
+            };
+            let body = seal::body(&request.body, &given, largest, &mut |text, stage| match stage {
                 Stage::Whole => sent.learn(text),
                 Stage::Transformed => sent.learn_text(text),
             });
@@ -565,7 +573,32 @@ impl Operation {
     }
 }
 
-/// The address of an endpoint: from the connection, or from the login.
+/// The arguments of an operation, as its driver sees them; null if no sealed text needs them.
+fn arguments(call: &Call, is_sealed: bool) -> Value {
+    match &call.task {
+        Task::Perform(arguments) if is_sealed => serde_json::from_str(arguments).unwrap_or_default(),
+        _ => Value::Null,
+    }
+}
+
+/// Checks that no sealed value is the name of a field that the driver keeps of a response.
+fn no_value_is_a_name(values: &Values, request: &HttpRequest, call: &Call) -> Result<(), Failure> {
+    let earlier = call.exchanges.iter().map(|exchange| &exchange.request);
+    let paths = earlier.chain([request]).flat_map(|request| &request.keep);
+    let names: BTreeSet<&str> = paths.flat_map(|path| path.split('.')).collect();
+    match values.iter().find(|(_, value)| names.contains(value.trim())) {
+        None => Ok(()),
+        Some((path, _)) => {
+            let message = format!(
+                "{path}: the value of the Secret is the name of a field in the cloud's answers, and the host would hide it there: make \
+                 it another one"
+            );
+            Err(Failure::new(Code::InvalidArgument, message))
+        }
+    }
+}
+
+/// The address of an endpoint: from the connection, or from the login. The host's own identity has its own addresses.
 fn address(
     reached: &Reached,
     session: &Session,

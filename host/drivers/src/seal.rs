@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use polity_core::catalogue::Operation;
-use polity_sandbox::driver::{Part, Piece, Sealed, Transform};
+use polity_sandbox::driver::{Part, Piece, Replacement, Sealed, Transform};
 use serde_json::{Value, json};
 
 /// The values, by the dotted path of their argument.
@@ -90,11 +90,19 @@ pub(crate) fn sealed(pieces: &[Piece]) -> impl Iterator<Item = &Sealed> {
     })
 }
 
+/// What a sealed text is made of.
+pub(crate) struct Given<'a> {
+    /// The values of sealed arguments.
+    pub(crate) values: &'a Values,
+    /// The other arguments, which the driver knows. One of them may replace a placeholder.
+    pub(crate) arguments: &'a Value,
+}
+
 /// A body with the values in it. `largest` is the most bytes that the cloud takes of one text before its transformations. Calls
 /// `sent` with each text that is sent for a sealed value.
 pub(crate) fn body(
     pieces: &[Piece],
-    values: &Values,
+    given: &Given<'_>,
     largest: usize,
     sent: &mut dyn FnMut(&str, Stage),
 ) -> Result<String, Wrong> {
@@ -102,13 +110,13 @@ pub(crate) fn body(
         let rule = format!("a body has more than {PIECES} texts with sealed values");
         return Err(Wrong::Rule(rule));
     }
-    let once: usize = values.values().map(String::len).sum();
+    let once: usize = given.values.values().map(String::len).sum();
     let mut room = Room(LARGEST + once);
     let mut body = String::new();
     for piece in pieces {
         match piece {
             Piece::Text(text) => room.push(&mut body, text)?,
-            Piece::Sealed(sealed) => body.push_str(&unsealed(sealed, values, largest, &mut room, sent)?),
+            Piece::Sealed(sealed) => body.push_str(&unsealed(sealed, given, largest, &mut room, sent)?),
         }
     }
     Ok(body)
@@ -116,15 +124,11 @@ pub(crate) fn body(
 
 fn unsealed(
     sealed: &Sealed,
-    values: &Values,
+    given: &Given<'_>,
     largest: usize,
     room: &mut Room,
     sent: &mut dyn FnMut(&str, Stage),
 ) -> Result<String, Wrong> {
-    let value = |path: &String| {
-        let unknown = || Wrong::Rule(format!("it seals {path:?}, which is not a sealed argument"));
-        values.get(path).ok_or_else(unknown)
-    };
     if sealed.then.len() > TRANSFORMS {
         let rule = format!("it transforms a sealed value more than {TRANSFORMS} times");
         return Err(Wrong::Rule(rule));
@@ -133,26 +137,29 @@ fn unsealed(
     for part in &sealed.parts {
         match part {
             Part::Text(known) => room.push(&mut text, known)?,
-            Part::Argument(path) => room.push(&mut text, value(path)?)?,
+            Part::Argument(path) => room.push(&mut text, given.value(path)?)?,
             Part::Replaced(replaced) => {
-                let (within, by) = (value(&replaced.argument)?, value(&replaced.by)?);
-                if replaced.needle.is_empty() {
-                    return Err("it replaces an empty text".into());
+                let mut rest = given.value(&replaced.argument)?;
+                let replacements = given.replacements(replaced)?;
+                while let Some(at) = rest.find(['<', '%']) {
+                    room.push(&mut text, &rest[..at])?;
+                    rest = &rest[at..];
+                    let is_here = |(placeholder, _): &&(String, String)| rest.starts_with(placeholder);
+                    let (from, by) = match replacements.iter().find(is_here) {
+                        Some((placeholder, by)) => (placeholder.len(), by.as_str()),
+                        None => (1, &rest[..1]),
+                    };
+                    room.push(&mut text, by)?;
+                    rest = &rest[from..];
                 }
-                for (nth, rest) in within.split(&*replaced.needle).enumerate() {
-                    if nth > 0 {
-                        room.push(&mut text, by)?;
-                    }
-                    room.push(&mut text, rest)?;
-                }
+                room.push(&mut text, rest)?;
             }
         }
     }
     let is_secret = sealed.parts.iter().any(|part| !matches!(part, Part::Text(_)));
     if is_secret && text.len() > largest {
         let message = format!(
-            "the user data with the values in it has {} bytes; this cloud takes at most {largest}: make it smaller",
-            text.len()
+            "the user data with the values in it is larger than {largest} bytes, the most that this cloud takes: make it smaller"
         );
         return Err(Wrong::TooLarge(message));
     }
@@ -166,6 +173,55 @@ fn unsealed(
         }
     }
     Ok(text)
+}
+
+/// The most placeholders of a replacement.
+const PLACEHOLDERS: usize = 8;
+
+impl Given<'_> {
+    fn value(&self, path: &str) -> Result<&str, Wrong> {
+        let unknown = || Wrong::Rule(format!("it seals {path:?}, which is not a sealed argument"));
+        self.values.get(path).map(String::as_str).ok_or_else(unknown)
+    }
+
+    /// Each placeholder with what replaces it, and the same as a URL encodes them: the configurations of Ignition have files as
+    /// URLs. A driver must not choose any other text: by what was replaced it would learn a value, byte by byte.
+    fn replacements(&self, replaced: &Replacement) -> Result<Vec<(String, String)>, Wrong> {
+        let mut replacements = Vec::new();
+        let mut paths = replaced.by.split(' ');
+        for placeholder in replaced.needle.split(' ') {
+            let path = paths.next().ok_or("it has more placeholders than values")?;
+            if !is_placeholder(placeholder) || replacements.len() >= 2 * PLACEHOLDERS {
+                return Err(Wrong::Rule(format!(
+                    "it replaces {placeholder:?}; a placeholder is <<NAME>> with capital letters and underscores, and at most \
+                     {PLACEHOLDERS} are replaced"
+                )));
+            }
+            let plain = || {
+                path.split('.')
+                    .try_fold(self.arguments, |value, field| value.get(field))?
+                    .as_str()
+            };
+            let value = self.values.get(path).map(String::as_str).or_else(plain);
+            let value = value.ok_or_else(|| {
+                Wrong::Rule(format!(
+                    "it replaces by {path:?}, which is not an argument with a text"
+                ))
+            })?;
+            replacements.push((placeholder.to_owned(), value.to_owned()));
+            replacements.push((form(placeholder), form(value)));
+        }
+        if paths.next().is_some() {
+            return Err("it has more values than placeholders".into());
+        }
+        Ok(replacements)
+    }
+}
+
+fn is_placeholder(text: &str) -> bool {
+    let name = text.strip_prefix("<<").and_then(|rest| rest.strip_suffix(">>"));
+    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
+    name.is_some_and(|name| !name.is_empty() && name.bytes().all(is_part))
 }
 
 fn transformed(text: &str, transform: Transform, room: &mut Room) -> Result<String, Wrong> {
@@ -224,7 +280,6 @@ mod tests {
     use super::*;
     use polity_clouds::Redactor;
     use polity_clouds::catalogue::machine;
-    use polity_sandbox::driver::Replacement;
     use std::time::Duration;
 
     fn values() -> Values {
@@ -234,6 +289,13 @@ mod tests {
             pair("bootstrapToken", "abc.def&"),
         ]
         .into()
+    }
+
+    fn given(values: &Values) -> Given<'_> {
+        Given {
+            values,
+            arguments: &Value::Null,
+        }
     }
 
     #[test]
@@ -275,7 +337,7 @@ mod tests {
         values().values().for_each(|value| redactor.learn(value));
         let text = body(
             &[Piece::Text("UserData=".into()), Piece::Sealed(sealed)],
-            &values(),
+            &given(&values()),
             1_000,
             &mut |text, _| redactor.learn(text),
         )
@@ -286,13 +348,88 @@ mod tests {
         assert!(!told.contains(&encoded) && !told.contains("abc.def"), "{told}");
     }
 
+    fn replaced(data: &str, needle: &str, by: &str) -> Result<String, Wrong> {
+        let pair = |path: &str, value: &str| (path.to_owned(), value.to_owned());
+        let values = [
+            pair("userData", data),
+            pair("bootstrapToken", "abc.d<<MACHINE_NAME>>"),
+        ]
+        .into();
+        let part = Part::Replaced(Replacement {
+            argument: "userData".into(),
+            needle: needle.into(),
+            by: by.into(),
+        });
+        let sealed = Sealed {
+            parts: vec![part],
+            then: Vec::new(),
+        };
+        let arguments = json!({"name": "web 1", "userData": {"$sealed": "userData"}});
+        let given = Given {
+            values: &values,
+            arguments: &arguments,
+        };
+        body(&[Piece::Sealed(sealed)], &given, 1_000, &mut |_, _| {})
+    }
+
+    #[test]
+    fn placeholders_are_replaced_by_values_and_by_plain_arguments_also_within_a_url() {
+        let (needles, by) = ("<<BOOTSTRAP_TOKEN>> <<MACHINE_NAME>>", "bootstrapToken name");
+        assert_eq!(
+            replaced("<<MACHINE_NAME>> 10% <<BOOTSTRAP_TOKEN>><", needles, by).as_deref(),
+            Ok("web 1 10% abc.d<<MACHINE_NAME>><"),
+            "what was put in is not looked at again"
+        );
+        assert_eq!(
+            replaced(
+                "data:,%3C%3CMACHINE_NAME%3E%3E%0A%3C%3CBOOTSTRAP_TOKEN%3E%3E",
+                needles,
+                by
+            )
+            .as_deref(),
+            Ok("data:,web%201%0Aabc.d%3C%3CMACHINE_NAME%3E%3E")
+        );
+    }
+
+    #[test]
+    fn a_driver_learns_nothing_of_a_value_by_what_it_replaces() {
+        for (needle, by) in [
+            ("", "name"),
+            ("s", "name"),
+            ("<<", "name"),
+            ("<<>>", "name"),
+            ("<<a>>", "name"),
+            ("<<A>>b", "name"),
+            ("<<A>> ", "name name"),
+            ("<<A>>", "name name"),
+            ("<<A>> <<B>>", "name"),
+            ("<<A>>", "userData.$sealed.x"),
+            ("<<A>>", "none"),
+            (&["<<A>>"; 9].join(" "), &["name"; 9].join(" ")),
+        ] {
+            let refused = replaced("secret", needle, by);
+            assert!(
+                matches!(refused, Err(Wrong::Rule(_))),
+                "{needle} {by}: {refused:?}"
+            );
+        }
+        assert!(replaced("secret", &["<<A>>"; 8].join(" "), &["name"; 8].join(" ")).is_ok());
+    }
+
     #[test]
     fn a_value_that_is_no_sealed_argument_is_refused() {
         let sealed = |path: &str| Sealed {
             parts: vec![Part::Argument(path.into())],
             then: vec![Transform::Xml],
         };
-        let put = |path| body(&[Piece::Sealed(sealed(path))], &values(), 1_000, &mut |_, _| {});
+        let put = |path| {
+            body(
+                &[Piece::Sealed(sealed(path))],
+                &given(&values()),
+                1_000,
+                &mut |_, _| {},
+            )
+        };
         assert_eq!(put("bootstrapToken"), Ok("abc.def&amp;".to_owned()));
         assert_eq!(
             put("name"),
@@ -303,18 +440,19 @@ mod tests {
     /// Each of these took gigabytes, also after its call was cut.
     #[test]
     fn what_a_body_becomes_is_limited_while_it_grows() {
-        let large = "\\".repeat(60_000);
+        let (large, holes) = ("\\".repeat(60_000), "<<P>>".repeat(12_000));
         let pair = |path: &str, value: &str| (path.to_owned(), value.to_owned());
         let values: Values = [
             pair("tiny", "\\\\\\\\\\\\\\\\"),
             pair("large", &large),
+            pair("holes", &holes),
             pair("other", &"x".repeat(60_000)),
         ]
         .into();
         let argument = |path: &str| Part::Argument(path.into());
         let replaced = Part::Replaced(Replacement {
-            argument: "large".into(),
-            needle: "\\".into(),
+            argument: "holes".into(),
+            needle: "<<P>>".into(),
             by: "other".into(),
         });
         let piece = |parts: &[Part], then: &[Transform]| {
@@ -335,15 +473,25 @@ mod tests {
             vec![Piece::Text("x".repeat(LARGEST)), Piece::Text("x".repeat(200_000))],
         ] {
             let mut sent = 0;
-            let refused = body(&pieces, &values, usize::MAX, &mut |text, _| sent += text.len());
+            let refused = body(&pieces, &given(&values), usize::MAX, &mut |text, _| {
+                sent += text.len()
+            });
             assert!(matches!(refused, Err(Wrong::Rule(_))), "{refused:?}");
             assert!(sent <= LARGEST + 130_000, "{sent}");
         }
         let fits = piece(&[argument("large")], &[base64, Transform::Form]);
-        assert!(body(std::slice::from_ref(&fits), &values, 60_000, &mut |_, _| {}).is_ok());
-        let refused = body(&[fits], &values, 59_999, &mut |_, _| {});
         assert!(
-            matches!(&refused, Err(Wrong::TooLarge(why)) if why.contains("60000 bytes") && why.contains("59999")),
+            body(
+                std::slice::from_ref(&fits),
+                &given(&values),
+                60_000,
+                &mut |_, _| {}
+            )
+            .is_ok()
+        );
+        let refused = body(&[fits], &given(&values), 59_999, &mut |_, _| {});
+        assert!(
+            matches!(&refused, Err(Wrong::TooLarge(why)) if !why.contains("60000") && why.contains("59999")),
             "{refused:?}"
         );
     }

@@ -18,6 +18,8 @@ pub(crate) const ACTION: &str = "RunInstances";
 const TAGGED: [&str; 3] = ["instance", "volume", "network-interface"];
 /// The placeholder in the user data for the token with which the machine joins.
 const TOKEN: &str = "<<BOOTSTRAP_TOKEN>>";
+/// The placeholder in the user data for the name of the machine.
+const NAME: &str = "<<MACHINE_NAME>>";
 
 /// The request for one instance. While the create is prepared, only the client token and the mark of the key differ.
 pub(crate) fn request(cx: &Context, spec: &Spec, root_device: &str) -> Query {
@@ -180,9 +182,11 @@ fn placement(query: &mut Query, of: &Placement) {
     put("Affinity", filled(&of.affinity));
 }
 
-/// The user data. The driver does not see it: the host puts the token in, and encodes it as base64.
+/// The user data. The driver does not see it: the host puts the name and the token in, and encodes it as base64.
+///
+/// Source: `userdata.go` of machine-controller-manager, which replaces both placeholders, also as a URL encodes them.
 fn user_data(cx: &Context) -> Option<Text> {
-    let data = cx.sealed("userData")?;
+    let data = cx.sealed("userData")?.replacing(NAME, "name");
     let data = if cx.has("bootstrapToken") {
         data.replacing(TOKEN, "bootstrapToken")
     } else {

@@ -28,17 +28,25 @@ impl Text {
         self.then(Transform::Base64)
     }
 
-    /// A sealed text in which each `needle` is replaced by the value of another sealed argument.
+    /// A sealed text in which each `placeholder` is replaced by the text of another argument, sealed or not. A placeholder is `<<NAME>>`
+    /// with capital letters and underscores; the host also replaces it as a URL encodes it. May be called for several placeholders.
     #[must_use]
-    pub fn replacing(self, needle: &str, by: &str) -> Self {
+    pub fn replacing(self, placeholder: &str, by: &str) -> Self {
         let mut sealed = self.sealed();
         for part in &mut sealed.parts {
-            if let Part::Argument(argument) = part {
-                *part = Part::Replaced(Replacement {
-                    argument: std::mem::take(argument),
-                    needle: needle.to_owned(),
-                    by: by.to_owned(),
-                });
+            match part {
+                Part::Text(_) => {}
+                Part::Argument(argument) => {
+                    *part = Part::Replaced(Replacement {
+                        argument: std::mem::take(argument),
+                        needle: placeholder.to_owned(),
+                        by: by.to_owned(),
+                    });
+                }
+                Part::Replaced(replaced) => {
+                    replaced.needle = format!("{} {placeholder}", replaced.needle);
+                    replaced.by = format!("{} {by}", replaced.by);
+                }
             }
         }
         Text::Sealed(sealed)

@@ -294,7 +294,8 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
         panic!("{operation} takes more than {STEPS} steps");
     }
 
-    /// The body of a request as the server gets it, with the values of [`secrets`](Play::secrets) in it.
+    /// The body of a request as the server gets it, with the values of [`secrets`](Play::secrets) in it. For an argument that is not
+    /// sealed and replaces a placeholder it has `argument(NAME)`.
     ///
     /// # Panics
     /// The body names a sealed argument that is not in `secrets`.
@@ -309,7 +310,11 @@ impl<S: FnMut(&HttpRequest) -> Reply> Play<S> {
             Part::Text(text) => text.clone(),
             Part::Argument(path) => value(path),
             Part::Replaced(replaced) => {
-                value(&replaced.argument).replace(&replaced.needle, &value(&replaced.by))
+                let pairs = replaced.needle.split(' ').zip(replaced.by.split(' '));
+                pairs.fold(value(&replaced.argument), |text, (placeholder, by)| {
+                    let plain = || format!("argument({by})");
+                    text.replace(placeholder, &self.secrets.get(by).cloned().unwrap_or_else(plain))
+                })
             }
         };
         let sealed = |sealed: &Sealed| {

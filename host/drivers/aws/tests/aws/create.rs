@@ -201,12 +201,18 @@ fn user_data_and_token_are_put_in_by_the_host_and_encoded_there() {
     arguments["userData"] = secret("user-data");
     let mut owner = object(&server);
     owner.perform("machine.create", arguments.clone()).unwrap();
-    assert_eq!(owner.sent()[1]["UserData"], "base64(join <<BOOTSTRAP_TOKEN>>!)");
+    assert_eq!(
+        owner.sent()[1]["UserData"],
+        "base64(join argument(name) by <<BOOTSTRAP_TOKEN>>!)"
+    );
     arguments["bootstrapToken"] = secret("token");
     arguments["name"] = json!("web-2");
     owner.play.key = "key-2".to_owned();
     owner.perform("machine.create", arguments).unwrap();
-    assert_eq!(owner.sent()[3]["UserData"], "base64(join abc.def!)");
+    assert_eq!(
+        owner.sent()[3]["UserData"],
+        "base64(join argument(name) by abc.def!)"
+    );
     // A token is put into the user data, so without user data it is not sent.
     let mut bare = object(&server);
     bare.play.key = "key-3".to_owned();

@@ -24,7 +24,7 @@ pub fn object(server: &Server) -> Object {
     let mut play = Play::new(answers);
     play.session = json!({"region": "eu-central-1", "account": "111122223333"});
     let secrets = [
-        ("userData", "join <<BOOTSTRAP_TOKEN>>!"),
+        ("userData", "join <<MACHINE_NAME>> by <<BOOTSTRAP_TOKEN>>!"),
         ("bootstrapToken", "abc.def"),
     ];
     play.secrets = secrets
