@@ -21,7 +21,7 @@ use crate::guests;
 /// The token with which the host logs in.
 pub const TOKEN: &str = "hunter22-token";
 /// The value of the sealed argument, where a test gives no other one.
-pub const SEALED: &str = "sealed-hunter22";
+pub const SEALED: &str = "sealed-by-hunter22";
 
 /// A server that answers each request by what it read, and keeps what it read.
 pub struct Server {
@@ -119,12 +119,22 @@ pub fn driver() -> Arc<Driver> {
     DRIVER.get_or_init(|| loaded().expect("it loads")).clone()
 }
 
-/// Logs in with [`TOKEN`].
+/// The driver with these fields of its manifest.
+///
+/// # Panics
+/// It does not load.
+pub fn driver_with(fields: &Value) -> Arc<Driver> {
+    let loaded = guests::sandbox().load_driver(&guests::hostile_driver_with(fields));
+    loaded.expect("it loads")
+}
+
+/// Logs in with [`TOKEN`], also as keys of AWS.
 struct Token;
 
 impl Credentials for Token {
     fn values(&self) -> BoxFuture<'_, Result<(String, Values), Failure>> {
-        let values = Values::from([("token".to_owned(), TOKEN.to_owned())]);
+        let entries = ["token", "accessKeyID", "secretAccessKey"];
+        let values = Values::from(entries.map(|entry| (entry.to_owned(), TOKEN.to_owned())));
         Box::pin(std::future::ready(Ok(("digest".to_owned(), values))))
     }
 }
@@ -169,8 +179,16 @@ pub fn connection(address: &str, steps: &Value, proxy: Option<&str>) -> Connecti
 /// # Panics
 /// The connection is none.
 pub fn cloud(connection: Connection, sealed: &str) -> Gateway<DriverCloud> {
+    cloud_by(driver(), connection, sealed)
+}
+
+/// The same by this driver.
+///
+/// # Panics
+/// The connection is none for this driver.
+pub fn cloud_by(driver: Arc<Driver>, connection: Connection, sealed: &str) -> Gateway<DriverCloud> {
     let clock = || Arc::new(Clock::real());
-    let cloud = DriverCloud::new(driver(), connection, Arc::new(Pace::default()), clock());
+    let cloud = DriverCloud::new(driver, connection, Arc::new(Pace::default()), clock());
     let secrets = Arc::new(Of(sealed.to_owned()));
     Gateway::new(cloud.expect("a connection"), secrets, clock(), Sessions::new(1)).expect("a gateway")
 }

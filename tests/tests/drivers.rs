@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use polity_clouds::{Cloud as _, Gateway};
 use polity_core::contract::{Answer, Code, Effect};
 use polity_drivers::{Connection, Difference, DriverCloud, Ended, Exchanged, Keeps, Part};
-use polity_http::Rate;
+use polity_http::{Address, Rate};
 use polity_tests::guests;
 use polity_tests::hostile_driver::{
     self, SEALED, Server, TOKEN, come_to, connection, driver, fine, look, ok, read, request, say, status,
@@ -312,7 +312,7 @@ async fn a_create_whose_body_would_grow_without_bound_fails_while_it_is_prepared
         (
             "x".repeat(60_000),
             json!({"copies": 1}),
-            "120000 bytes; this cloud takes at most 65536",
+            "is larger than 65536 bytes, the most that this cloud takes",
         ),
         ("x".repeat(60_000), json!({"pieces": 4_000}), "more than 16 texts"),
         (
@@ -321,19 +321,19 @@ async fn a_create_whose_body_would_grow_without_bound_fails_while_it_is_prepared
             "more than 1048576 bytes",
         ),
         (
-            "x".repeat(8),
+            "x".repeat(16),
             json!({"field": "label"}),
             "from which it could come back",
         ),
         (
             "x".repeat(65_537),
             json!({}),
-            "65537 bytes; this cloud takes at most 65536",
+            "is larger than 65536 bytes, the most that this cloud takes",
         ),
         (
             "12345678\n".repeat(100_000),
             json!({}),
-            "900000 bytes; this cloud takes at most 65536",
+            "is larger than 65536 bytes, the most that this cloud takes",
         ),
     ] {
         let mut create = wish.clone();
@@ -372,21 +372,148 @@ async fn a_value_that_was_sent_comes_back_to_no_later_operation_of_its_tenant() 
     let look = async |tenant: &str| {
         let mut request = request("machine.status");
         request.session.tenant = tenant.to_owned();
-        let seen = cloud.perform(request).await.expect("the driver sees it");
-        seen.to_string()
+        cloud.perform(request).await
     };
-    assert!(look("team-a").await.contains(SEALED), "nothing was sent yet");
+    let before = look("team-a").await.expect("the driver sees it").to_string();
+    assert!(before.contains(SEALED), "nothing was sent yet");
     come_to(&cloud, "machine.create").await.expect("it is created");
     let (own, others) = (look("team-a").await, look("team-b").await);
-    assert!(own.contains("label [redacted], "), "{own}");
+    let refused = own.expect_err("its answer has a hole");
     assert!(
-        !own.contains(SEALED) && !own.contains(&STANDARD.encode(SEALED)[..8]),
-        "{own}"
+        refused.code == Code::Unavailable && !refused.message.contains(SEALED),
+        "{refused}"
     );
+    let others = others.expect("the driver sees it").to_string();
     assert!(
         others.contains(SEALED),
         "what one tenant sends hides nothing from others"
     );
+}
+
+/// A value that the cloud repeats is hidden. Then what a driver does not find may be what is hidden.
+#[tokio::test]
+async fn what_is_hidden_is_not_taken_for_what_is_absent() {
+    let said = json!({"instancesSet": [], "label": SEALED, SEALED: 1, "list": "of machines"});
+    let server = Server::saying(ok(&said.to_string()));
+    let create = json!({"send": [{"effect": "create", "seals": "userData"}]});
+    for (answer, is_conclusion) in [
+        (json!({"answer": {"providerID": "p"}}), true),
+        (json!("notFound"), false),
+        (
+            json!({"answer": {"providerID": "p", "initialized": false}}),
+            false,
+        ),
+    ] {
+        let steps = json!([
+            {"of": {"machine.create": create, "machine.status": look()}},
+            {"of": {"machine.create": fine(), "machine.status": answer}},
+        ]);
+        let cloud = cloud(&server.address, steps, None);
+        let before = cloud.perform(request("machine.status")).await;
+        let is_so = |end: &Answer| match end {
+            Ok(_) => true,
+            Err(failure) => failure.code == Code::NotFound,
+        };
+        assert!(is_so(&before), "nothing is hidden yet: {before:?}");
+        come_to(&cloud, "machine.create").await.expect("it is created");
+        let after = cloud.perform(request("machine.status")).await;
+        assert_eq!(is_so(&after), is_conclusion, "{answer}: {after:?}");
+        if !is_conclusion {
+            assert_eq!(after.expect_err("no conclusion").code, Code::Unavailable);
+        }
+    }
+}
+
+/// The name of a field is never changed, so that a driver finds what it looks for.
+#[tokio::test]
+async fn a_value_that_is_the_name_of_a_field_is_refused_and_names_are_as_the_cloud_wrote_them() {
+    let server = Server::saying(ok("{}"));
+    let create = json!({"effect": "create", "seals": "userData", "paths": [3, 20]});
+    let steps = json!([{"send": [create]}, fine()]);
+    let named = hostile_driver::cloud(
+        connection(&server.address, &steps, None),
+        "00000000000000000002\n",
+    );
+    let refused = come_to(&named, "machine.create")
+        .await
+        .expect_err("it is the name of a field");
+    assert!(
+        refused.code == Code::InvalidArgument && refused.message.contains("name of a field"),
+        "{refused}"
+    );
+    assert_eq!((refused.effect, server.seen().len()), (Effect::None, 0));
+}
+
+/// A login to AWS: STS says who it is, and everything else is EC2's.
+fn aws() -> Server {
+    Server::start(|request, stream| {
+        let who = "<GetCallerIdentityResponse><GetCallerIdentityResult><Arn>arn:aws:iam::2:user/x</Arn><Account>2</Account>\
+                   <UserId>u</UserId></GetCallerIdentityResult></GetCallerIdentityResponse>";
+        hostile_driver::say(
+            stream,
+            &ok(if request.contains("Action=GetCallerIdentity") {
+                who
+            } else {
+                "<a/>"
+            }),
+        );
+    })
+}
+
+#[tokio::test]
+async fn on_aws_nothing_that_changes_or_hands_out_keys_leaves_the_host_as_a_read() {
+    let fields =
+        json!({"login": "aws-sigv4", "endpoints": {"api": {"service": "ec2"}, "appliance": {"dynamic": 9}}});
+    let driver = hostile_driver::driver_with(&fields);
+    let form = ["content-type", "application/x-www-form-urlencoded; charset=utf-8"];
+    let post = |text: &[&str]| json!({"method": "POST", "header": form, "text": text});
+    for (wish, is_sent) in [
+        (post(&["Action=DescribeInstances&Version=2016-11-15"]), true),
+        (post(&["Action=Describe", "Instances&Version=2016-11-15"]), true),
+        (json!({"query": [["Action", "TerminateInstances"]]}), false),
+        (json!({"query": [["Action", "DescribeInstances"]]}), false),
+        (json!({"query": [["Action", "AssumeRole"]]}), false),
+        (
+            json!({"method": "POST", "header": form, "text": ["Action=DescribeInstances"], "query": [["Action", "TerminateInstances"]]}),
+            false,
+        ),
+        (
+            post(&["Action=DescribeInstances", "&Action=TerminateInstances"]),
+            false,
+        ),
+        (post(&["Action=GetSessionToken"]), false),
+        (post(&["Action=GetPasswordData"]), false),
+        (
+            post(&["Action=DescribeInstanceAttribute&Attribute=userData"]),
+            false,
+        ),
+    ] {
+        let server = aws();
+        let address = format!("http://{}", server.address);
+        let mut connection = connection(&server.address, &json!([{"send": [wish]}, fine()]), None);
+        connection.region = "eu-west-1".to_owned();
+        connection
+            .endpoints
+            .insert("sts".to_owned(), Address::read(&address).expect("an address"));
+        let cloud = hostile_driver::cloud_by(driver.clone(), connection, SEALED);
+        let ended = cloud.perform(request("machine.status")).await;
+        let sent = server
+            .seen()
+            .into_iter()
+            .filter(|request| !request.contains("GetCallerIdentity"))
+            .count();
+        assert_eq!(
+            (ended.is_ok(), sent),
+            (is_sent, usize::from(is_sent)),
+            "{wish}: {ended:?}"
+        );
+        if let Err(failure) = ended {
+            assert!(
+                failure.code == Code::Internal && failure.message.contains("as a read"),
+                "{failure}"
+            );
+        }
+    }
 }
 
 #[tokio::test]
@@ -407,11 +534,8 @@ async fn a_server_that_repeats_secrets_and_a_driver_that_passes_them_on_tell_nob
             let sent = server.seen().concat();
             assert!(sent.contains(TOKEN), "it logs in: {sent}");
             assert_eq!(sent.contains(SEALED), operation == "machine.create");
-            let told = match answer {
-                Ok(answer) => answer.to_string(),
-                Err(failure) => failure.message,
-            };
-            assert!(told.contains("echo"), "{told}");
+            let told = answer.expect_err("an answer with a hole is none").message;
+            assert!(last == "echo" || told.contains("echo"), "{told}");
             for secret in [TOKEN, SEALED] {
                 assert!(!told.contains(secret), "{operation} {last}: {told}");
             }

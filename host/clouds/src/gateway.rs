@@ -13,10 +13,11 @@ use polity_core::catalogue::Catalogue;
 use polity_core::contract::{Answer, Code, Document, Effect, Failure, Resolution};
 use serde_json::json;
 
+use crate::catalogue::is_secret;
 use crate::clock::Clock;
 use crate::cloud::{BoxFuture, Cloud};
 use crate::offload::{offload, weight, weight_of_answer};
-use crate::redact::Redactor;
+use crate::redact::{REPEATS, Redactor};
 use crate::sealed::{SecretResolver, unseal};
 use crate::session::{Opened, PlanSecret, SessionPlan, SessionRequest};
 use crate::sessions::Sessions;
@@ -102,7 +103,11 @@ impl<C: Cloud> Gateway<C> {
         let (request, asked) = self.enter(request, Way::Prepare).await?;
         let prepared = self.cloud.prepare(request).await;
         let prepared = prepared.map(|prepared| json!(prepared));
-        let prepared = self.leave(asked, prepared).await?;
+        // Nothing was sent.
+        let prepared = self.leave(asked, prepared).await.map_err(|failure| Failure {
+            effect: Effect::None,
+            ..failure
+        })?;
         serde_json::from_value(prepared).map_err(|e| Failure::new(Code::Internal, e.to_string()))
     }
 
@@ -199,7 +204,8 @@ impl<C: Cloud> Gateway<C> {
                 tokens.push(self.secrets.token(token).await?);
             }
         }
-        let values = secrets.iter().flat_map(BTreeMap::values).chain(&tokens);
+        let entries = secrets.iter().flatten().filter(|(entry, _)| is_secret(entry));
+        let values = entries.map(|(_, value)| value).chain(&tokens);
         let values: Vec<String> = values.cloned().collect();
         let work = values.iter().map(|value| Redactor::work(value.len())).sum();
         let learn = move || {
@@ -222,10 +228,11 @@ impl<C: Cloud> Gateway<C> {
             message: redactor.scrub(&failure.message),
             ..failure
         })?;
-        let opened = Opened {
-            attributes: redactor.value(opened.attributes),
-            ..opened
-        };
+        let (attributes, is_missing) = redactor.value(opened.attributes);
+        if is_missing {
+            return Err(Failure::new(Code::Unavailable, REPEATS));
+        }
+        let opened = Opened { attributes, ..opened };
         Ok(self.with_sessions(|sessions, now| sessions.put(now, &plan, owner, opened, redactor)))
     }
 

@@ -41,7 +41,7 @@ pub use gateway::Gateway;
 pub use millis::Millis;
 pub use offload::{AT_ONCE, compute, metered, offload, spend, weight};
 pub use polity_core::catalogue::SecretRef;
-pub use redact::{REDACTED, Redactor};
+pub use redact::{REDACTED, REPEATS, Redactor, SHORTEST_SEALED};
 pub use sealed::{NoSecrets, SecretResolver};
 pub use session::{Opened, PlanSecret, PlanToken, SecretContent, SessionPlan, SessionRequest};
 pub use sessions::{IDLE, MARGIN, MOST_SESSIONS, Sessions};

@@ -1,20 +1,27 @@
 //! Scrubs secret values from everything that comes back from a cloud.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use polity_core::contract::{Answer, Failure};
+use polity_core::contract::{Answer, Code, Effect, Failure};
 use serde_json::Value;
 
 use crate::digest::{Prefixes, digest, power};
 
+/// Why an answer with a value in it is a failure.
+pub const REPEATS: &str = "the cloud repeats a value of a Secret (user data, a token or a password), which the host hides, so its answer has \
+                           holes: make that value another one";
 /// The mark in place of a value.
 pub const REDACTED: &str = "[redacted]";
-/// The shortest value that is cut out of a text. A shorter value occurs by chance in any text, so a text that
-/// contains it is withheld as a whole.
-const SHORTEST: usize = 4;
+/// The shortest text that is hidden. A shorter one occurs by chance in other texts, so values of credentials that are shorter are
+/// refused where they are read.
+pub const SHORTEST: usize = 8;
+/// The shortest sealed value. A shorter one could be a word or a number of the cloud's answers.
+pub const SHORTEST_SEALED: usize = 16;
+/// A spelling is looked up by so many first bytes.
+const FIRST: usize = 4;
 /// The shortest line of a longer value that counts as a value of its own: clouds quote the line that they
 /// refuse.
 const SHORTEST_LINE: usize = 20;
@@ -22,12 +29,10 @@ const SHORTEST_LINE: usize = 20;
 /// count: keys and tokens are long.
 const MOST_LINES: usize = 1_000;
 const MOST_LINES_IN_ALL: usize = 4_000;
-/// A spelling of at least this many bytes is looked up by so many first bytes, a shorter one by its first [`SHORTEST`].
+/// A spelling of at least this many bytes is looked up by so many first bytes, a shorter one by its first [`FIRST`].
 const HEAD: usize = 20;
 /// The most lengths of spellings that begin with the same [`HEAD`] bytes and are told apart.
 const MOST_LENGTHS: usize = 64;
-/// The shortest spelling that is hidden in later operations too, where the value is less likely the reason for it.
-const SHORTEST_LATER: usize = 8;
 /// How many bytes are computed on for a byte that is learned, at most: all spellings, for the value and for its lines.
 const SPELLED: usize = 64;
 
@@ -53,13 +58,11 @@ pub struct Redactor(Arc<Spellings>);
 #[derive(Clone, Default)]
 struct Spellings {
     /// By the first bytes: the lengths of short spellings with these, as bits; the bit [`IS_LONG`] if there are longer ones.
-    first: HashMap<[u8; SHORTEST], u32>,
+    first: HashMap<[u8; FIRST], u32>,
     /// By the digest of the first [`HEAD`] bytes: the lengths of spellings with these.
     long: HashMap<u64, Lengths>,
     /// The digests of all spellings.
     digests: HashSet<u64>,
-    /// Values shorter than [`SHORTEST`].
-    tiny: BTreeSet<Vec<u8>>,
     lines: usize,
 }
 
@@ -95,13 +98,8 @@ impl Redactor {
 
     /// Scrubs this text from now on, but not its lines.
     pub fn learn_text(&mut self, text: &str) {
-        let known = Arc::make_mut(&mut self.0);
-        match text.len() {
-            0 => {}
-            short if short < SHORTEST => {
-                known.tiny.insert(text.as_bytes().to_vec());
-            }
-            _ => known.add_all(text),
+        if text.len() >= SHORTEST {
+            Arc::make_mut(&mut self.0).add_all(text);
         }
     }
 
@@ -115,18 +113,13 @@ impl Redactor {
         if self.is_empty() {
             *self = other.clone();
         } else if !other.is_empty() {
-            Arc::make_mut(&mut self.0).add_others(&other.0, SHORTEST);
+            Arc::make_mut(&mut self.0).add_others(&other.0);
         }
-    }
-
-    /// Scrubs also what another redactor scrubs, but nothing short, which is in other texts by chance.
-    pub fn join_later(&mut self, other: &Redactor) {
-        Arc::make_mut(&mut self.0).add_others(&other.0, SHORTEST_LATER);
     }
 
     /// How many spellings it knows.
     pub fn spellings(&self) -> usize {
-        self.0.digests.len() + self.0.tiny.len()
+        self.0.digests.len()
     }
 
     /// Whether it scrubs nothing.
@@ -144,17 +137,20 @@ impl Redactor {
             end = to;
         }
         scrubbed.push_str(&text[end..]);
-        if self.0.has_tiny(scrubbed.as_bytes()) {
-            REDACTED.to_owned()
-        } else {
-            scrubbed
-        }
+        scrubbed
     }
 
-    /// The answer without the values, in its texts and in its field names.
+    /// The answer, if none of the values is in it. A hole in an answer would be taken for what the cloud said, such as the id of a
+    /// machine. From the message of a failure the values are taken out.
     pub fn answer(&self, answer: Answer) -> Answer {
         match answer {
-            Ok(value) => Ok(self.value(value)),
+            Ok(value) => match self.value(value) {
+                (value, false) => Ok(value),
+                (_, true) => Err(Failure {
+                    effect: Effect::Unknown,
+                    ..Failure::new(Code::Unavailable, REPEATS)
+                }),
+            },
             Err(failure) if self.is_empty() => Err(failure),
             Err(failure) => Err(Failure {
                 message: self.scrub(&failure.message),
@@ -163,20 +159,47 @@ impl Redactor {
         }
     }
 
-    /// The value without the values, in its texts and in its field names.
-    pub fn value(&self, value: Value) -> Value {
-        if self.is_empty() {
-            return value;
-        }
+    /// The value without the values in its texts, and whether anything is missing. A name of a field is never changed, because
+    /// whoever reads the value looks for it. A field in whose name a longer value is, is left out.
+    pub fn value(&self, value: Value) -> (Value, bool) {
+        let mut is_missing = false;
+        let value = if self.is_empty() {
+            value
+        } else {
+            self.scrubbed(value, &mut is_missing)
+        };
+        (value, is_missing)
+    }
+
+    fn scrubbed(&self, value: Value, is_missing: &mut bool) -> Value {
         match value {
-            Value::String(text) => Value::String(self.scrub(&text)),
-            Value::Array(items) => items.into_iter().map(|v| self.value(v)).collect(),
-            Value::Object(fields) => fields
-                .into_iter()
-                .map(|(k, v)| (self.scrub(&k), self.value(v)))
-                .collect(),
+            Value::String(text) => {
+                let scrubbed = self.scrub(&text);
+                *is_missing |= scrubbed != text;
+                Value::String(scrubbed)
+            }
+            Value::Array(items) => {
+                let items = items.into_iter().map(|item| self.scrubbed(item, is_missing));
+                items.collect()
+            }
+            Value::Object(fields) => {
+                let mut left = serde_json::Map::new();
+                for (name, value) in fields {
+                    if self.is_in_name(&name) {
+                        *is_missing = true;
+                    } else {
+                        left.insert(name, self.scrubbed(value, is_missing));
+                    }
+                }
+                Value::Object(left)
+            }
             other => other,
         }
+    }
+
+    fn is_in_name(&self, name: &str) -> bool {
+        let mut found = self.0.found(name).into_iter();
+        found.any(|(from, to)| to - from >= SHORTEST_SEALED)
     }
 }
 
@@ -193,10 +216,10 @@ impl Spellings {
     }
 
     fn add(&mut self, spelling: &[u8]) {
-        let Some(first) = spelling.first_chunk() else {
+        let length = spelling.len();
+        let Some(first) = spelling.first_chunk().filter(|_| length >= SHORTEST) else {
             return;
         };
-        let length = spelling.len();
         self.digests.insert(digest(spelling));
         let bits = self.first.entry(*first).or_default();
         if length < HEAD {
@@ -208,13 +231,10 @@ impl Spellings {
         lengths.add(length, power(length));
     }
 
-    /// Adds the spellings of at least so many bytes that others know.
-    fn add_others(&mut self, others: &Spellings, shortest: usize) {
-        if shortest <= SHORTEST {
-            self.tiny.extend(others.tiny.iter().cloned());
-        }
+    /// Adds the spellings that others know.
+    fn add_others(&mut self, others: &Spellings) {
         for (first, bits) in &others.first {
-            *self.first.entry(*first).or_default() |= (bits >> shortest << shortest) | (bits & IS_LONG);
+            *self.first.entry(*first).or_default() |= bits;
         }
         for (head, lengths) in &others.long {
             self.long.entry(*head).or_default().add_others(lengths);
@@ -230,7 +250,7 @@ impl Spellings {
         }
         let bytes = text.as_bytes();
         let mut prefixes = None;
-        for (from, window) in bytes.windows(SHORTEST).enumerate() {
+        for (from, window) in bytes.windows(FIRST).enumerate() {
             let Some(bits) = window.first_chunk().and_then(|first| self.first.get(first)) else {
                 continue;
             };
@@ -268,11 +288,6 @@ impl Spellings {
         short
             .find(|length| bits & (1 << length) != 0 && is_known(*length, power(*length)))
             .unwrap_or(0)
-    }
-
-    fn has_tiny(&self, text: &[u8]) -> bool {
-        !self.tiny.is_empty()
-            && (1..SHORTEST).any(|length| text.windows(length).any(|window| self.tiny.contains(window)))
     }
 }
 
@@ -318,10 +333,8 @@ fn each_spelling(text: &str, each: &mut dyn FnMut(&str)) {
     each(&hex);
     for offset in 0..3 {
         let [standard, url] = base64(text.as_bytes(), offset);
-        if standard.len() >= SHORTEST {
-            each(&standard);
-            each(&url);
-        }
+        each(&standard);
+        each(&url);
     }
 }
 
@@ -467,22 +480,42 @@ mod tests {
     }
 
     #[test]
-    fn a_text_with_a_very_short_value_is_withheld_whole() {
-        assert_eq!(knowing("ab").scrub("grab it"), REDACTED);
-        assert_eq!(knowing("ab").scrub("nothing here"), "nothing here");
+    fn a_short_value_hides_nothing() {
+        assert_eq!(knowing("m").scrub("machine-01"), "machine-01");
+        assert_eq!(knowing("running").scrub("running"), "running");
+        assert_eq!(knowing("running!").scrub("is running!"), "is [redacted]");
     }
 
     #[test]
-    fn answers_are_scrubbed_in_failures_strings_and_field_names() {
+    fn an_answer_with_a_value_in_it_is_a_failure_and_the_message_of_a_failure_is_scrubbed() {
         let r = knowing("hunter22");
         let failure = r
             .answer(Err(Failure::new(Code::Internal, "no hunter22")))
             .unwrap_err();
         assert_eq!(failure.message, "no [redacted]");
-        let value = r
-            .answer(Ok(serde_json::json!({"hunter22": ["is hunter22", 7]})))
-            .unwrap();
-        assert_eq!(value, serde_json::json!({"[redacted]": ["is [redacted]", 7]}));
+        let answer = serde_json::json!({"machines": [7]});
+        assert_eq!(r.answer(Ok(answer.clone())), Ok(answer));
+        let refused = r.answer(Ok(serde_json::json!({"id": "i-hunter22"}))).unwrap_err();
+        assert_eq!(
+            (refused.code, refused.effect),
+            (Code::Unavailable, Effect::Unknown)
+        );
+    }
+
+    #[test]
+    fn a_name_of_a_field_is_never_changed_and_a_field_with_a_long_value_in_its_name_is_left_out() {
+        let mut r = knowing("instances");
+        r.learn("a value of more than twenty bytes");
+        let (value, is_missing) = r.value(serde_json::json!({"instancesSet": [{"instances": "on"}]}));
+        assert_eq!(
+            (value, is_missing),
+            (serde_json::json!({"instancesSet": [{"instances": "on"}]}), false)
+        );
+        let value = serde_json::json!({"a value of more than twenty bytes": 1, "instances": "instances"});
+        assert_eq!(
+            r.value(value),
+            (serde_json::json!({"instances": "[redacted]"}), true)
+        );
     }
 
     #[test]
@@ -490,10 +523,8 @@ mod tests {
         let mut r = knowing("beginning-of-the-secret-and-more");
         r.learn("and-more-that-is-a-secret-of-its-own");
         r.learn("the-secret");
-        r.learn("mor");
         let text = "<beginning-of-the-secret-and-more-that-is-a-secret-of-its-own> <the-secret>";
         assert_eq!(r.scrub(text), "<[redacted]> <[redacted]>");
-        assert_eq!(r.scrub("one more"), REDACTED);
     }
 
     #[test]
@@ -516,17 +547,6 @@ mod tests {
         for n in [1, 50, 99] {
             assert_eq!(r.scrub(&format!("<ä{}", line(n))), "<ä[redacted]");
         }
-    }
-
-    #[test]
-    fn what_is_hidden_later_is_not_short() {
-        let mut later = Redactor::default();
-        later.join_later(&knowing("yes!"));
-        later.join_later(&knowing("yes"));
-        later.join_later(&knowing("eight888"));
-        later.join_later(&knowing("a value of more than twenty bytes"));
-        let text = "yes! eight888 a value of more than twenty bytes";
-        assert_eq!(later.scrub(text), "yes! [redacted] [redacted]");
     }
 
     /// The Secret that stopped the host: to learn it and to scrub a small answer took minutes, and its spellings 100 MB.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::cloud::BoxFuture;
 use crate::offload::offload;
-use crate::redact::Redactor;
+use crate::redact::{Redactor, SHORTEST_SEALED};
 use crate::session::{PlanSecret, PlanToken, SecretContent};
 
 /// Resolves the values that sealed references name. The host implements it.
@@ -47,7 +47,7 @@ impl SecretResolver for NoSecrets {
     }
 }
 
-/// Replaces the sealed arguments by their values, each of at most so many bytes. Returns the redactor that scrubs these values.
+/// Replaces the sealed arguments by their values, each of [`SHORTEST_SEALED`] bytes to so many. Returns the redactor that scrubs these values.
 pub(crate) async fn unseal(
     operation: &Operation,
     arguments: &mut Value,
@@ -60,10 +60,16 @@ pub(crate) async fn unseal(
         let value = resolver.resolve(session, &secret).await.map_err(no_value)?;
         if value.len() > largest {
             let message = format!(
-                "{path}: {:?} of Secret {:?} has {} bytes; this cloud takes at most {largest}: make it smaller",
-                secret.key,
-                secret.name,
-                value.len()
+                "{path}: {:?} of Secret {:?} is larger than {largest} bytes, the most that this cloud takes: make it smaller",
+                secret.key, secret.name
+            );
+            return Err(Failure::new(Code::InvalidArgument, message));
+        }
+        if value.len() < SHORTEST_SEALED {
+            let message = format!(
+                "{path}: {:?} of Secret {:?} is shorter than {SHORTEST_SEALED} bytes; the host hides a sealed value wherever the cloud \
+                 repeats it, and a short one is in other texts by chance: make it longer",
+                secret.key, secret.name
             );
             return Err(Failure::new(Code::InvalidArgument, message));
         }

@@ -284,6 +284,7 @@ impl DriverCloud {
             sealed,
             sent: Sent::default(),
             is_complete: true,
+            has_hidden: false,
             requests: 0,
             budget: Budget::new(ANSWERED),
             last: None,

@@ -1,5 +1,6 @@
 //! One operation: the host calls the driver with the exchanges so far, again and again, until the driver has an answer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use polity_body::is_refusal;
 use polity_clouds::catalogue::SealedPlace;
-use polity_clouds::{AT_ONCE, Redactor, compute, offload};
+use polity_clouds::{AT_ONCE, REDACTED, REPEATS, Redactor, compute, offload};
 use polity_core::contract::{Code, Failure};
 use polity_core::time::millis;
 use polity_http::login::Session;
@@ -88,6 +89,8 @@ pub(crate) struct Operation {
     pub(crate) sent: Sent,
     /// Whether every read got a complete response.
     pub(crate) is_complete: bool,
+    /// Whether a secret was taken out of what the driver keeps of a response: what is not there may be hidden.
+    pub(crate) has_hidden: bool,
     pub(crate) requests: usize,
     pub(crate) budget: Budget,
     /// The last request, if it has no response: it creates and is ready to be sent, or its response was lost.
@@ -131,7 +134,7 @@ impl Operation {
                     if let Finding::Found(found) = &finding {
                         self.allowed(&call.operation, found.clone()).await?;
                     }
-                    return Ok(End::Found(finding, self.is_complete));
+                    return Ok(End::Found(finding, self.is_complete && !self.has_hidden));
                 }
                 Outcome::Resolved(_) => {
                     return Err(self.broken("it returned a finding, but the call performs an operation"));
@@ -168,9 +171,19 @@ impl Operation {
             return Err(self.broken("it returned an answer, but the call resolves an entry"));
         }
         match answer {
-            Ok(answer) => self.allowed(operation, answer).await.map(End::Answered),
+            Ok(answer) => {
+                let answer = self.allowed(operation, answer).await?;
+                let is_for_nothing = self.changes && self.sent == Sent::Nothing;
+                if self.has_hidden && (is_for_nothing || says_that_nothing_is_there(&answer)) {
+                    return Err(self.hidden());
+                }
+                Ok(End::Answered(answer))
+            }
             Err(said) => {
                 let failure = effect::failure(said, self.sent);
+                if self.has_hidden && failure.code == Code::NotFound {
+                    return Err(self.hidden());
+                }
                 let is_throttled = self.is_throttled.load(Ordering::Relaxed);
                 let until = self.reached.throttled_until().filter(|_| is_throttled);
                 Err(match until {
@@ -184,8 +197,19 @@ impl Operation {
         }
     }
 
+    /// The failure of a conclusion from a response with holes.
+    fn hidden(&self) -> Failure {
+        Failure {
+            effect: self.sent.effect(),
+            ..Failure::new(Code::Unavailable, REPEATS)
+        }
+    }
+
     /// Checks an answer against the catalogue's schema, on which policies rely.
     async fn allowed(&self, operation: &str, answer: String) -> Result<Value, Failure> {
+        if answer.contains(REDACTED) {
+            return Err(self.hidden());
+        }
         let (reached, operation) = (self.reached.clone(), operation.to_owned());
         let bytes = answer.len();
         let check = move || {
@@ -240,6 +264,9 @@ impl Operation {
             (Does::Create, Part::Prepare) => {
                 // Everything that could be wrong with the create is found while nothing is in doubt, and nothing is written.
                 let (outgoing, checked) = self.outgoing(&request, call).await?;
+                if self.has_hidden {
+                    return Err(self.hidden());
+                }
                 let (class, rate) = self.class(&outgoing, checked.effect);
                 let (pace, longest) = (&self.reached.pace, self.longest(self.change_by));
                 if !pace.would_come(&class, rate, &self.queue, longest) {
@@ -291,7 +318,7 @@ impl Operation {
     /// Sends a change once, unless it is too late to begin.
     async fn change(&mut self, request: &HttpRequest, call: &Arc<Call>) -> Result<Incoming, Failure> {
         let (outgoing, checked) = self.outgoing(request, call).await?;
-        let sent = self.paced(&outgoing, &checked, self.change_by).await;
+        let sent = self.paced(&outgoing, &checked, self.change_by, false).await;
         match sent {
             Ok(response) => {
                 // The body of a success is not read for it.
@@ -405,7 +432,8 @@ impl Operation {
         }
     }
 
-    /// Waits for the turn of this tenant queue and then sends the request, unless it is too late to begin.
+    /// Waits for the turn of this tenant queue and then sends the request, unless it is too late to begin. A repeated request does not
+    /// halve the rate a second time.
     async fn paced(
         &self,
         outgoing: &Outgoing,
@@ -419,7 +447,7 @@ impl Operation {
         let (class, rate) = self.class(outgoing, checked.effect);
         let turn = self.turn(outgoing, &class, rate, is_read, begin_by);
         turn.await.map_err(unsent)?;
-        let transport = connection.transport.get().map_err(unsent)?;
+        let transport = self.transport(checked).map_err(unsent)?;
         let fence = polity_http::fence::current().filter(|_| !is_read);
         let sent = transport.send_within(outgoing, self.until, &self.budget, fence);
         let sent = sent.await;
@@ -551,7 +579,9 @@ impl Operation {
         let headers: usize = response.headers.iter().map(|(_, value)| value.len()).sum();
         let bytes = response.body.len() + paths + headers;
         let read = move || read(response, &keep, &redactor, &lately);
-        Ok(Ok(offload(&self.queue, bytes, read).await))
+        let (response, has_hidden) = offload(&self.queue, bytes, read).await;
+        self.has_hidden |= has_hidden;
+        Ok(Ok(response))
     }
 
     /// The failure of an operation in which the driver broke this rule.
@@ -621,12 +651,28 @@ fn address(
     })
 }
 
-/// A response as the driver sees it: what it keeps, without secrets and without the values that were sent lately.
-fn read(response: Incoming, keep: &[String], redactor: &Redactor, lately: &[Redactor; 2]) -> HttpResponse {
+/// Whether an answer may say that something is not there: by a list, by null, or by false.
+fn says_that_nothing_is_there(answer: &Value) -> bool {
+    let fields = answer.as_object().into_iter().flatten();
+    fields
+        .into_iter()
+        .any(|(_, value)| matches!(value, Value::Array(_) | Value::Null | Value::Bool(false)))
+}
+
+/// A response as the driver sees it: what it keeps, without secrets and without the values that were sent lately. Also whether
+/// anything was hidden in what it keeps.
+fn read(
+    response: Incoming,
+    keep: &[String],
+    redactor: &Redactor,
+    lately: &[Redactor; 2],
+) -> (HttpResponse, bool) {
     let body = polity_body::read(&response.body, keep);
-    let kept = lately
-        .iter()
-        .fold(redactor.value(body.kept), |kept, known| known.value(kept));
+    let (mut kept, mut has_hidden) = redactor.value(body.kept);
+    for known in lately {
+        let (scrubbed, hides) = known.value(kept);
+        (kept, has_hidden) = (scrubbed, has_hidden | hides);
+    }
     let scrub = |text: &str| {
         let text = redactor.scrub(text);
         lately.iter().fold(text, |text, known| known.scrub(&text))
@@ -635,7 +681,7 @@ fn read(response: Incoming, keep: &[String], redactor: &Redactor, lately: &[Reda
         .headers
         .iter()
         .filter(|(name, _)| SEEN.contains(&name.as_str()));
-    HttpResponse {
+    let response = HttpResponse {
         status: response.status,
         headers: seen.map(|(name, value)| (name.clone(), scrub(value))).collect(),
         body: kept.to_string(),

@@ -80,6 +80,24 @@ fn rows() -> Vec<Work> {
             String::new(),
             broken,
         ),
+        reads(
+            "a-post-that-is-called-a-read",
+            json!([{"method": "POST"}]),
+            String::new(),
+            broken,
+        ),
+        reads(
+            "a-body-with-a-get",
+            json!([{"text": ["Action=TerminateInstances"]}]),
+            String::new(),
+            broken,
+        ),
+        reads(
+            "a-post-to-an-appliance-that-is-called-a-read",
+            json!([{"method": "POST", "endpoint": "appliance", "address": "10.0.0.9"}]),
+            String::new(),
+            broken,
+        ),
         reads("a-deep-body", json!([{}]), ok(&"[".repeat(4 << 20)), None),
         reads(
             "a-body-of-small-values",
@@ -102,7 +120,7 @@ fn rows() -> Vec<Work> {
         creates(
             "transformations",
             json!({"then": [["json", 40]]}),
-            "\\".repeat(8),
+            "\\".repeat(16),
             broken,
         ),
         creates(
@@ -130,6 +148,12 @@ fn rows() -> Vec<Work> {
             json!({"then": [["base64", 1]]}),
             hostile_driver::lines(),
             None,
+        ),
+        creates(
+            "a-secret-of-a-few-bytes",
+            json!({}),
+            "instance".to_owned(),
+            Some(Code::InvalidArgument),
         ),
         creates("a-secret-like-the-answer", json!({}), "a".repeat(65_000), None),
     ]

@@ -8,6 +8,20 @@ use super::{fields, name, text};
 /// The most links of a chain. Policies allow fewer.
 const LONGEST_CHAIN: usize = 16;
 
+/// The entries of a Secret with credentials that say who or where, and prove nothing. Clouds repeat them in answers.
+const NAMES: [&str; 5] = [
+    "username",
+    "userDomainName",
+    "projectName",
+    "projectDomainName",
+    "region",
+];
+
+/// Whether an entry of a Secret with credentials is to be hidden.
+pub(crate) fn is_secret(entry: &str) -> bool {
+    !NAMES.iter().any(|name| name.eq_ignore_ascii_case(entry))
+}
+
 /// The schema of a credential plan.
 pub fn plan() -> Credential {
     let account = fields(json!({"account": text()}), &["account"]);

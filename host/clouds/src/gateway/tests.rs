@@ -32,7 +32,7 @@ struct Slow(Arc<Hand>, u64);
 impl SecretResolver for Slow {
     fn resolve<'a>(&'a self, _: &'a Session, _: &'a SecretRef) -> BoxFuture<'a, Result<Vec<u8>, Failure>> {
         self.0.0.fetch_add(self.1, Ordering::SeqCst);
-        Box::pin(std::future::ready(Ok(b"a sealed value".to_vec())))
+        Box::pin(std::future::ready(Ok(b"a sealed value of 26 bytes".to_vec())))
     }
 }
 

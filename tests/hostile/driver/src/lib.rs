@@ -32,6 +32,8 @@ pub enum Does {
     Echo,
     /// Fails with what the last exchange brought.
     Fail,
+    /// Says that nothing is there.
+    NotFound,
     /// Says that the login is not known.
     Unauthenticated,
     /// Resolves that nothing is there.
@@ -67,6 +69,10 @@ pub struct Wish {
     pub path: Vec<String>,
     /// A header.
     pub header: Option<[String; 2]>,
+    /// The pairs of the query.
+    pub query: Vec<[String; 2]>,
+    /// The pieces of the body before these bytes.
+    pub text: Vec<String>,
     /// The body: so many bytes.
     pub bytes: usize,
     /// The sealed argument that the body holds.
@@ -150,6 +156,7 @@ fn outcome(does: &Does, call: &Call) -> Outcome {
         Does::Say(text) => Outcome::Answered(Ok(text.clone())),
         Does::Echo => Outcome::Answered(Ok(json!({"providerID": seen(call)}).to_string())),
         Does::Fail => Outcome::Answered(Err(failure(Code::Aborted, seen(call)))),
+        Does::NotFound => Outcome::Answered(Err(failure(Code::NotFound, "none"))),
         Does::Unauthenticated => Outcome::Answered(Err(failure(Code::Unauthenticated, "who?"))),
         Does::Nothing => Outcome::Resolved(Finding::None),
         Does::SendOn => Outcome::Send(vec![HttpRequest {
@@ -183,7 +190,8 @@ fn request(wish: &Wish) -> HttpRequest {
         _ => (Effect::Read, "GET"),
     };
     let mut headers: Vec<(String, String)> = wish.header.clone().map(Into::into).into_iter().collect();
-    let mut body = vec![Piece::Text("x".repeat(wish.bytes))];
+    let texts = wish.text.iter().cloned().map(Piece::Text);
+    let mut body: Vec<Piece> = texts.chain([Piece::Text("x".repeat(wish.bytes))]).collect();
     if let Some(path) = &wish.seals {
         body = sealing(wish, path);
         headers.push(("content-type".to_owned(), "application/json".to_owned()));
@@ -196,7 +204,7 @@ fn request(wish: &Wish) -> HttpRequest {
         address: wish.address.clone(),
         method: wish.method.clone().unwrap_or_else(|| method.to_owned()),
         path: wish.path.clone(),
-        query: Vec::new(),
+        query: wish.query.iter().cloned().map(Into::into).collect(),
         headers,
         body,
         keep: (0..paths).map(path).chain(["*".to_owned()]).collect(),
