@@ -713,6 +713,15 @@ fn calls() -> Vec<Row> {
             Expect::Refused(&[Code::FailedPrecondition]),
         ),
         row(
+            "the same create in two steps with other arguments",
+            json!([
+                {"Pending": [{"Act": cloud("vm.clone", clone(""), Some("m"))}]},
+                {"Pending": [{"Act": cloud("vm.clone", clone(r#","folder":"other""#), Some("m"))}]},
+                {"Concluded": {}},
+            ]),
+            Expect::Refused(&[Code::FailedPrecondition]),
+        ),
+        row(
             "a thousand creates in a step",
             requests(json!([{"$times": [twice, 1_000]}])),
             Expect::Refused(&[Code::FailedPrecondition]),
