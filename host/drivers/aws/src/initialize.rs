@@ -1,5 +1,5 @@
-//! Switches off the source/destination check of a new machine. The check is on in every new instance, and must be off if
-//! pods have addresses of their own. `RunInstances` has no field for it.
+//! Switches off the source/destination check of a new machine, if its class says so. The check is on in every new instance, and
+//! must be off if pods have addresses of their own. `RunInstances` has no field for it.
 
 use polity_driver_sdk::Effect;
 use polity_driver_sdk::prelude::*;
@@ -11,7 +11,7 @@ use crate::manifest;
 use crate::query::Query;
 use crate::spec::Spec;
 
-/// Switches the check off, unless the class keeps it on or it is off already.
+/// Switches the check off, if the class says so and it is on.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     let spec = Spec::given(cx)?.unwrap_or_default();
     manifest::check_region(cx, &spec.region)?;

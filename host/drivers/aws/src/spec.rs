@@ -31,7 +31,7 @@ pub(crate) struct Spec {
     pub(crate) iam: Iam,
     /// The network interfaces. If there are none, the instance is in the default subnet.
     pub(crate) network_interfaces: Vec<NetworkInterface>,
-    /// `true` leaves the source/destination check on.
+    /// `false` switches the source/destination check off. The default is true.
     pub(crate) src_and_dst_checks_enabled: Option<bool>,
     /// Tags of the instance, its volumes and its network interfaces.
     pub(crate) tags: BTreeMap<String, String>,
@@ -172,9 +172,11 @@ impl Spec {
         })
     }
 
-    /// Whether the source/destination check of the machine must be off. That is so unless the class keeps it on.
+    /// Whether the source/destination check of the machine must be off. That is so only if the class says it.
+    ///
+    /// Source: `pkg/aws/core.go` and `pkg/aws/apis/aws_provider_spec.go` of machine-controller-manager-provider-aws.
     pub(crate) fn drops_source_dest_check(&self) -> bool {
-        self.src_and_dst_checks_enabled != Some(true)
+        self.src_and_dst_checks_enabled == Some(false)
     }
 }
 

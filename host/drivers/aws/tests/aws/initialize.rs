@@ -2,16 +2,24 @@
 
 use polity_driver_sdk::Code;
 use polity_driver_sdk::test::Reply;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::ec2::{Interface, Server, error, object, server, small};
+
+/// The arguments for the machine `web-1`, whose class switches the check off.
+fn unchecked() -> Value {
+    let mut spec = small();
+    spec["srcAndDstChecksEnabled"] = json!(false);
+    json!({"name": "web-1", "providerSpec": spec})
+}
 
 #[test]
 fn the_check_is_switched_off_once() {
     let server = server();
     let mut owner = object(&server);
     let made = owner.create("web-1");
-    let arguments = json!({"name": "web-1", "providerID": made["providerID"]});
+    let mut arguments = unchecked();
+    arguments["providerID"] = made["providerID"].clone();
     for _ in 0..2 {
         assert_eq!(
             owner.perform("machine.initialize", arguments.clone()).unwrap(),
@@ -29,11 +37,11 @@ fn the_check_is_switched_off_once() {
 }
 
 #[test]
-fn the_check_stays_on_if_the_class_says_so() {
+fn the_check_stays_on_unless_the_class_switches_it_off() {
     for (says, check) in [
         (json!(true), "true"),
         (json!(false), "false"),
-        (json!(null), "false"),
+        (json!(null), "true"),
     ] {
         let server = server();
         let mut owner = object(&server);
@@ -47,15 +55,14 @@ fn the_check_stays_on_if_the_class_says_so() {
             )
             .unwrap();
         assert_eq!(server.borrow().instances[0].source_dest_check, check);
+        assert_eq!(owner.changes(), if check == "true" { 1 } else { 2 });
     }
 }
 
 #[test]
 fn a_machine_that_is_not_there_cannot_be_initialized() {
     let mut owner = object(&server());
-    let failure = owner
-        .perform("machine.initialize", json!({"name": "web-1"}))
-        .unwrap_err();
+    let failure = owner.perform("machine.initialize", unchecked()).unwrap_err();
     assert_eq!(failure.code, Code::NotFound);
 }
 
@@ -70,11 +77,7 @@ fn an_initialization_that_is_not_confirmed_is_doubtful() {
         .borrow_mut()
         .instead
         .insert("ModifyInstanceAttribute".into(), Reply::new(200, empty));
-    assert!(
-        owner
-            .perform("machine.initialize", json!({"name": "web-1"}))
-            .is_ok()
-    );
+    assert!(owner.perform("machine.initialize", unchecked()).is_ok());
     for (reply, code, doubtful) in [
         (Reply::new(200, "<html/>"), Code::Internal, true),
         (Reply::new(200, no), Code::Internal, true),
@@ -89,9 +92,7 @@ fn an_initialization_that_is_not_confirmed_is_doubtful() {
             .borrow_mut()
             .instead
             .insert("ModifyInstanceAttribute".into(), reply);
-        let failure = owner
-            .perform("machine.initialize", json!({"name": "web-1"}))
-            .unwrap_err();
+        let failure = owner.perform("machine.initialize", unchecked()).unwrap_err();
         assert_eq!(
             (failure.code, !owner.play.changed_nothing(&failure)),
             (code, doubtful)
@@ -124,9 +125,7 @@ fn of_several_interfaces_those_of_the_owner_are_changed_and_the_primary_one_last
     with_interfaces(&server);
     let mut owner = object(&server);
     assert_eq!(
-        owner
-            .perform("machine.initialize", json!({"name": "web-1"}))
-            .unwrap(),
+        owner.perform("machine.initialize", unchecked()).unwrap(),
         json!({})
     );
     let sent = owner.sent();
@@ -137,9 +136,7 @@ fn of_several_interfaces_those_of_the_owner_are_changed_and_the_primary_one_last
     assert_eq!(changed, ["eni-third", "eni-second", "eni-primary"]);
     // A check that is off already is not changed again.
     let mut again = object(&server);
-    again
-        .perform("machine.initialize", json!({"name": "web-1"}))
-        .unwrap();
+    again.perform("machine.initialize", unchecked()).unwrap();
     assert_eq!(again.changes(), 0);
 }
 
@@ -157,9 +154,7 @@ fn interfaces_that_cannot_be_read_are_not_changed() {
             .borrow_mut()
             .instead
             .insert("DescribeNetworkInterfaces".into(), Reply::new(200, body));
-        let failure = owner
-            .perform("machine.initialize", json!({"name": "web-1"}))
-            .unwrap_err();
+        let failure = owner.perform("machine.initialize", unchecked()).unwrap_err();
         assert_eq!((failure.code, owner.changes()), (Code::Internal, 0), "{body}");
     }
 }

@@ -54,7 +54,11 @@ fn a_machine_is_initialized_when_its_check_is_as_the_class_says() {
     assert_eq!(initialized("true", None), None, "the class is not known");
     assert_eq!(initialized("", Some(&spec)), None, "EC2 does not say");
     assert_eq!(initialized("false", None), Some(json!(true)));
-    assert_eq!(initialized("true", Some(&spec)), Some(json!(false)));
+    assert_eq!(
+        initialized("true", Some(&spec)),
+        Some(json!(true)),
+        "on by default"
+    );
     assert_eq!(initialized("false", Some(&spec)), Some(json!(true)));
     spec["srcAndDstChecksEnabled"] = json!(true);
     assert_eq!(initialized("true", Some(&spec)), Some(json!(true)));
