@@ -65,7 +65,7 @@ const fn known_token(pattern: &'static str, code: Code) -> Meaning {
 /// The codes of AWS; the first match wins. Sources: "Error codes for the Amazon EC2 API" and "Common errors" of
 /// the EC2 API reference, <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>; for the codes
 /// of exhausted capacity also `pkg/aws/errors` of machine-controller-manager-provider-aws.
-const MEANINGS: [Meaning; 47] = [
+const MEANINGS: [Meaning; 48] = [
     // An expired session, a wrong key, or a wrong clock.
     means("ExpiredToken*", Code::Unauthenticated),
     means("RequestExpired", Code::Unauthenticated),
@@ -109,6 +109,8 @@ const MEANINGS: [Meaning; 47] = [
     means("SpotMaxPriceTooLow", Code::ResourceExhausted),
     means("UnfulfillableCapacity", Code::ResourceExhausted),
     means("ReservationCapacityExceeded", Code::ResourceExhausted),
+    // EC2 says so, too, if the zone does not have this type of instance at present.
+    means("Unsupported", Code::ResourceExhausted),
     // The machine does not exist. Policies then treat the machine as gone, so no other code means `not-found`.
     means("InvalidInstanceID.NotFound", Code::NotFound),
     // Wrong arguments, for example a class that names an image, a subnet or a key pair that does not exist.
