@@ -4,6 +4,7 @@ use polity_driver_sdk::Effect;
 use polity_driver_sdk::prelude::*;
 
 use crate::error;
+use crate::interfaces;
 use crate::marks;
 use crate::provider_id::{self, ProviderId};
 
@@ -13,7 +14,7 @@ pub(crate) const OF_RUN: &str = "instancesSet.item.";
 /// The path of the instances in an answer of `DescribeInstances`.
 pub(crate) const OF_DESCRIBE: &str = "reservationSet.item.instancesSet.item.";
 /// The fields of an instance that are kept: all that the driver needs. Its user data is not part of these answers.
-pub(crate) const FIELDS: [&str; 9] = [
+pub(crate) const FIELDS: [&str; 11] = [
     "instanceId",
     "clientToken",
     "instanceState.name",
@@ -21,6 +22,8 @@ pub(crate) const FIELDS: [&str; 9] = [
     "privateDnsName",
     "sourceDestCheck",
     "networkInterfaceSet.item.networkInterfaceId",
+    "networkInterfaceSet.item.attachment.deviceIndex",
+    "networkInterfaceSet.item.ipv6PrefixSet.item.ipv6Prefix",
     "tagSet.item.key",
     "tagSet.item.value",
 ];
@@ -114,6 +117,12 @@ impl<'a> Instance<'a> {
     /// The number of network interfaces of the instance.
     pub(crate) fn interfaces(self) -> usize {
         tree::all(self.row, "networkInterfaceSet/item").len()
+    }
+
+    /// Whether the interface with this device index has at least so many IPv6 prefixes.
+    pub(crate) fn has_prefixes(self, index: u32, count: usize) -> bool {
+        let mut interfaces = tree::all(self.row, "networkInterfaceSet/item").into_iter();
+        interfaces.any(|row| interfaces::index(row) == Some(index) && interfaces::prefixes(row) >= count)
     }
 
     /// The value of a tag; `None` if the instance has no such tag.

@@ -18,10 +18,21 @@ const INTERFACES: List = List {
         "networkInterfaceId",
         "sourceDestCheck",
         "attachment.deviceIndex",
+        "ipv6PrefixSet.item.ipv6Prefix",
         "tagSet.item.key",
         "tagSet.item.value",
     ],
 };
+
+/// The device index of an interface; `None` if it is not attached.
+pub(crate) fn index(row: &Value) -> Option<u32> {
+    tree::text(row, "attachment/deviceIndex").parse().ok()
+}
+
+/// The number of IPv6 prefixes of an interface.
+pub(crate) fn prefixes(row: &Value) -> usize {
+    tree::all(row, "ipv6PrefixSet/item").len()
+}
 
 /// The answers about the interfaces of an instance.
 pub(crate) async fn look(cx: &Context, instance: Instance<'_>) -> Result<Vec<Value>, Failure> {
@@ -45,10 +56,28 @@ pub(crate) fn checked<'a>(cx: &Context, pages: &'a [Value]) -> Result<Vec<Owned<
         }
         let is_checked = tree::text(row, "sourceDestCheck") != "false";
         if let (Ok(owned), true) = (marks::owned(cx, id, row), is_checked) {
-            let index: u32 = tree::text(row, "attachment/deviceIndex").parse().unwrap_or(0);
-            found.push((Reverse(index), owned));
+            found.push((Reverse(index(row).unwrap_or(0)), owned));
         }
     }
     found.sort_by_key(|(index, _)| *index);
     Ok(found.into_iter().map(|(_, owned)| owned).collect())
+}
+
+/// The interfaces of the owner that lack IPv6 prefixes, each with the number that it lacks. `wanted` has the numbers by device
+/// index.
+pub(crate) fn lacking<'a>(
+    cx: &Context,
+    pages: &'a [Value],
+    wanted: &[(u32, u32)],
+) -> Vec<(Owned<'a>, usize)> {
+    let rows = pages
+        .iter()
+        .flat_map(|page| tree::all(page, "networkInterfaceSet/item"));
+    let lack = |row: &'a Value| {
+        let (_, count) = wanted.iter().find(|(at, _)| index(row) == Some(*at))?;
+        let lacking = (*count as usize).saturating_sub(prefixes(row));
+        let owned = marks::owned(cx, tree::text(row, "networkInterfaceId"), row).ok()?;
+        (lacking > 0).then_some((owned, lacking))
+    };
+    rows.filter_map(lack).collect()
 }

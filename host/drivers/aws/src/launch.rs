@@ -53,7 +53,9 @@ pub(crate) fn request(cx: &Context, spec: &Spec, root_device: &str) -> Query {
 fn tags(query: &mut Query, nth: usize, kind: &str, cx: &Context, spec: &Spec) {
     let at = format!("TagSpecification.{nth}");
     query.put(format!("{at}.ResourceType"), kind);
-    let of_class = spec.tags.iter().map(|(key, value)| (&**key, &**value));
+    // The name of the machine is its tag Name. A class of machine-controller-manager may have one, which is not used there.
+    let of_class = spec.tags.iter().filter(|(key, _)| *key != marks::NAME);
+    let of_class = of_class.map(|(key, value)| (&**key, &**value));
     let all = marks::of(cx, cx.argument("name")).into_iter().chain(of_class);
     for (nth, (key, value)) in (1..).zip(all) {
         query.put(format!("{at}.Tag.{nth}.Key"), key);
@@ -88,7 +90,11 @@ fn network(query: &mut Query, nth: usize, interface: &NetworkInterface) {
         query.put(format!("{at}.SecurityGroupId.{nth}"), &**group);
     }
     let mut put = |field: &str, value: Option<String>| query.put_some(&format!("{at}.{field}"), value);
-    put("DeviceIndex", Some(nth.to_string()));
+    let index = interface
+        .device_index
+        .map_or(nth.to_string(), |index| index.to_string());
+    put("DeviceIndex", Some(index));
+    put("NetworkCardIndex", text(&interface.network_card_index));
     put("SubnetId", Some(interface.subnet_id.clone()));
     put(
         "AssociatePublicIpAddress",
@@ -99,8 +105,17 @@ fn network(query: &mut Query, nth: usize, interface: &NetworkInterface) {
         Some(interface.delete_on_termination.unwrap_or(true).to_string()),
     );
     put("Description", interface.description.clone());
-    put("Ipv6AddressCount", text(&interface.ipv6_address_count));
-    put("Ipv6PrefixCount", text(&interface.ipv6_prefix_count));
+    // EC2 takes one of the two. As in `core.go` of machine-controller-manager-provider-aws, prefixes beside addresses follow
+    // when the machine is initialised.
+    if interface.ipv6_address_count.is_some() {
+        put("Ipv6AddressCount", text(&interface.ipv6_address_count));
+        put(
+            "PrimaryIpv6",
+            Some(interface.primary_ipv6.unwrap_or(true).to_string()),
+        );
+    } else {
+        put("Ipv6PrefixCount", text(&interface.ipv6_prefix_count));
+    }
 }
 
 /// The key pair and the instance profile.
@@ -117,7 +132,9 @@ fn rights(query: &mut Query, spec: &Spec) {
 fn options(query: &mut Query, spec: &Spec) {
     query.put_some("EbsOptimized", Some("true").filter(|_| spec.ebs_optimized));
     query.put_some("Monitoring.Enabled", Some("true").filter(|_| spec.monitoring));
-    if let Some(price) = &spec.spot_price {
+    if let Some(market) = &spec.instance_market_options {
+        query.put("InstanceMarketOptions.MarketType", &*market.market_type);
+    } else if let Some(price) = &spec.spot_price {
         query.put("InstanceMarketOptions.MarketType", "spot");
         query.put("InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time");
         query.put_some(

@@ -25,9 +25,9 @@ pub(crate) fn of<'a>(cx: &'a Context, name: &'a str) -> [(&'static str, &'a str)
     ]
 }
 
-/// Whether a class must not set this tag.
+/// Whether a class must not set this tag. Its tag `Name` is not used.
 pub(crate) fn is_reserved(tag: &str) -> bool {
-    tag == NAME || RESERVED.iter().any(|prefix| tag.starts_with(prefix))
+    RESERVED.iter().any(|prefix| tag.starts_with(prefix))
 }
 
 /// The value of a tag of a row; `None` if the row has no such tag. A tag without a value has the empty value.

@@ -35,6 +35,8 @@ pub(crate) struct Spec {
     pub(crate) src_and_dst_checks_enabled: Option<bool>,
     /// Tags of the instance, its volumes and its network interfaces.
     pub(crate) tags: BTreeMap<String, String>,
+    /// How the instance is bought. It comes before `spot_price`.
+    pub(crate) instance_market_options: Option<MarketOptions>,
     /// Makes the instance a spot instance with this maximum price; an empty text sets no maximum.
     pub(crate) spot_price: Option<String>,
     /// Whether the instance has dedicated bandwidth for its volumes.
@@ -59,6 +61,18 @@ pub(crate) struct BlockDevice {
     pub(crate) device_name: String,
     /// The volume.
     pub(crate) ebs: Ebs,
+    /// Not supported: see [`validate`].
+    pub(crate) no_device: String,
+    /// Not supported: see [`validate`].
+    pub(crate) virtual_name: String,
+}
+
+/// How an instance is bought.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct MarketOptions {
+    /// `spot`, `capacity-block` or `interruptible-capacity-reservation`.
+    pub(crate) market_type: String,
 }
 
 /// A volume of EBS.
@@ -101,8 +115,17 @@ pub(crate) struct NetworkInterface {
     /// The default is true.
     pub(crate) delete_on_termination: Option<bool>,
     pub(crate) description: Option<String>,
+    /// How many IPv6 addresses the interface gets when the instance is launched.
     pub(crate) ipv6_address_count: Option<u32>,
+    /// How many IPv6 prefixes it gets: at the launch, or with addresses beside them when the machine is initialised.
     pub(crate) ipv6_prefix_count: Option<u32>,
+    /// Whether the first IPv6 address is the primary one. The default is true.
+    pub(crate) primary_ipv6: Option<bool>,
+    /// The default is the place in the list.
+    pub(crate) device_index: Option<u32>,
+    pub(crate) network_card_index: Option<u32>,
+    /// `interface`, which is the default. Others are not supported: see [`validate`].
+    pub(crate) interface_type: Option<String>,
 }
 
 /// Reserved capacity: a preference, or a certain reservation.
@@ -170,6 +193,19 @@ impl Spec {
             let path = e.path().to_string();
             invalid(if path == "." { "" } else { &path }, e.inner())
         })
+    }
+
+    /// The device index of each interface that gets IPv6 prefixes when the machine is initialised, and their number: those beside
+    /// addresses, because a launch takes one of the two.
+    pub(crate) fn later_prefixes(&self) -> Vec<(u32, u32)> {
+        let interfaces = (0..).zip(&self.network_interfaces);
+        let later = interfaces.filter(|(_, interface)| interface.ipv6_address_count.is_some());
+        later
+            .filter_map(|(nth, interface)| {
+                let index = interface.device_index.unwrap_or(nth);
+                Some((index, interface.ipv6_prefix_count.filter(|count| *count > 0)?))
+            })
+            .collect()
     }
 
     /// Whether the source/destination check of the machine must be off. That is so only if the class says it.

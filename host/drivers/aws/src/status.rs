@@ -13,8 +13,12 @@ pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     let seen = look::machine(cx).await?;
     let (instance, _) = look::meant(cx, &seen)?;
     let mut machine = instance.machine();
+    let wanted = spec.as_ref().map(Spec::later_prefixes).unwrap_or_default();
+    let has_prefixes = wanted
+        .iter()
+        .all(|(index, count)| instance.has_prefixes(*index, *count as usize));
     if let Some(initialized) = is_initialized(instance.source_dest_check(), spec.as_ref()) {
-        machine["initialized"] = initialized.into();
+        machine["initialized"] = (initialized && has_prefixes).into();
     }
     Ok(machine)
 }

@@ -14,6 +14,9 @@ pub(crate) fn check(spec: &Spec) -> Result<(), Failure> {
         present(path, value)?;
     }
     profile(&spec.iam)?;
+    if let Some(market) = &spec.instance_market_options {
+        present("instanceMarketOptions.marketType", &market.market_type)?;
+    }
     disks(&spec.block_devices)?;
     for (nth, interface) in spec.network_interfaces.iter().enumerate() {
         network(&format!("networkInterfaces[{nth}]"), interface)?;
@@ -58,6 +61,14 @@ fn disks(disks: &[BlockDevice]) -> Result<(), Failure> {
             );
             return Err(invalid(&format!("{path}.deviceName"), what));
         }
+        if !disk.no_device.is_empty() {
+            let what = "it cannot suppress a disk of the image: make an image without that disk";
+            return Err(invalid(&format!("{path}.noDevice"), what));
+        }
+        if !disk.virtual_name.is_empty() {
+            let what = "it is for instance stores of the types m3 and older: newer types show their disks without it";
+            return Err(invalid(&format!("{path}.virtualName"), what));
+        }
         if disk.ebs.volume_size == Some(0) {
             return Err(invalid(
                 &format!("{path}.ebs.volumeSize"),
@@ -81,7 +92,15 @@ fn network(path: &str, interface: &NetworkInterface) -> Result<(), Failure> {
     for (nth, group) in interface.security_group_ids.iter().enumerate() {
         present(&format!("{path}.securityGroupIDs[{nth}]"), group)?;
     }
-    Ok(())
+    match interface.interface_type.as_deref() {
+        None | Some("" | "interface") => Ok(()),
+        Some(other) => {
+            let what = format!(
+                "{other:?} is not supported: EC2 lets nobody switch the source/destination check of such an interface off"
+            );
+            Err(invalid(&format!("{path}.interfaceType"), what))
+        }
+    }
 }
 
 /// Checks that no tag of the class is reserved, and that the metadata service need not show tags. A key that it shows has no

@@ -2,7 +2,7 @@
 
 use polity_driver_sdk::Code;
 use polity_driver_sdk::test::Reply;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::ec2::{IMAGE, named, object, server, small};
 
@@ -35,6 +35,80 @@ fn a_machine_is_created_with_its_marks_in_one_request() {
         let tags: Vec<(&str, &str)> = tags.iter().map(|(key, value)| (&**key, &**value)).collect();
         assert_eq!(tags, marks, "{kind}");
     }
+}
+
+/// The fields of the request for an instance of this class that have one of these words in their names.
+fn launched(more: Value, words: &[&str]) -> Vec<(String, String)> {
+    let server = server();
+    let mut owner = object(&server);
+    let mut spec = small();
+    for (field, value) in more.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    owner
+        .perform("machine.create", json!({"name": "web-1", "providerSpec": spec}))
+        .unwrap();
+    let sent = owner.sent();
+    let run = sent.iter().find(|form| form["Action"] == "RunInstances").unwrap();
+    let fields = run.below("").into_iter();
+    fields
+        .filter(|(name, _)| words.iter().any(|word| name.contains(word)))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[test]
+fn a_launch_has_addresses_or_prefixes_and_the_first_address_is_the_primary_one() {
+    let interface = |more: Value| {
+        let mut interface = json!({"subnetID": "subnet-1"});
+        for (field, value) in more.as_object().unwrap() {
+            interface[field] = value.clone();
+        }
+        let launched = launched(json!({"networkInterfaces": [interface]}), &["Ipv6"]);
+        let short = |(name, value): &(String, String)| {
+            format!("{}={value}", name.trim_start_matches("NetworkInterface.1."))
+        };
+        launched.iter().map(short).collect::<Vec<_>>()
+    };
+    let both = json!({"ipv6AddressCount": 1, "ipv6PrefixCount": 2});
+    assert_eq!(interface(both), ["Ipv6AddressCount=1", "PrimaryIpv6=true"]);
+    let not_primary = json!({"ipv6AddressCount": 1, "primaryIpv6": false});
+    assert_eq!(
+        interface(not_primary),
+        ["Ipv6AddressCount=1", "PrimaryIpv6=false"]
+    );
+    assert_eq!(interface(json!({"ipv6PrefixCount": 2})), ["Ipv6PrefixCount=2"]);
+    assert_eq!(interface(json!({})), [""; 0]);
+}
+
+#[test]
+fn a_class_of_machine_controller_manager_loads() {
+    let class = json!({
+        "tags": {"Name": "of the class", "team": "a"},
+        "networkInterfaces": [
+            {"subnetID": "subnet-1", "deviceIndex": 1, "networkCardIndex": 2, "interfaceType": "interface"},
+        ],
+        "instanceMarketOptions": {"marketType": "capacity-block"},
+        "spotPrice": "0.25",
+    });
+    let words = [
+        "Index",
+        "InterfaceType",
+        "InstanceMarketOptions",
+        "TagSpecification.1.Tag",
+    ];
+    let launched = launched(class, &words);
+    let value = |name: &str| {
+        let found = launched.iter().find(|(field, _)| field == name);
+        found.map(|(_, value)| value.as_str())
+    };
+    assert_eq!(value("NetworkInterface.1.DeviceIndex"), Some("1"));
+    assert_eq!(value("NetworkInterface.1.NetworkCardIndex"), Some("2"));
+    assert_eq!(value("InstanceMarketOptions.MarketType"), Some("capacity-block"));
+    assert_eq!(value("InstanceMarketOptions.SpotOptions.MaxPrice"), None);
+    // The tag Name is the machine's.
+    let values: Vec<&str> = launched.iter().map(|(_, value)| value.as_str()).collect();
+    assert!(values.contains(&"web-1") && values.contains(&"team") && !values.contains(&"of the class"));
 }
 
 #[test]

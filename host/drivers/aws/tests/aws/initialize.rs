@@ -108,6 +108,7 @@ fn with_interfaces(server: &Server) {
         id,
         index,
         source_dest_check: true,
+        prefixes: 0,
         tags: tags.clone(),
     };
     server.borrow_mut().instances[0].interfaces = vec![
@@ -157,4 +158,53 @@ fn interfaces_that_cannot_be_read_are_not_changed() {
         let failure = owner.perform("machine.initialize", unchecked()).unwrap_err();
         assert_eq!((failure.code, owner.changes()), (Code::Internal, 0), "{body}");
     }
+}
+
+/// The arguments for the machine `web-1`, whose first interface has an address and so many prefixes.
+fn dual_stack(prefixes: u32) -> Value {
+    let mut spec = small();
+    spec["networkInterfaces"] =
+        json!([{"subnetID": "subnet-1", "ipv6AddressCount": 1, "ipv6PrefixCount": prefixes}]);
+    json!({"name": "web-1", "providerSpec": spec})
+}
+
+/// Source: `InitializeMachine` and `GetMachineStatus` in `pkg/aws/core.go` of machine-controller-manager-provider-aws.
+#[test]
+fn prefixes_beside_addresses_are_assigned_once() {
+    let server = server();
+    with_interfaces(&server);
+    let mut owner = object(&server);
+    let initialized = |server: &Server| {
+        let seen = object(server).perform("machine.status", dual_stack(2)).unwrap();
+        seen["initialized"].clone()
+    };
+    assert_eq!(initialized(&server), false);
+    for _ in 0..2 {
+        assert_eq!(
+            owner.perform("machine.initialize", dual_stack(2)).unwrap(),
+            json!({})
+        );
+    }
+    assert_eq!(owner.changes(), 1, "they are there the second time");
+    let prefixes: Vec<usize> = server.borrow().instances[0]
+        .interfaces
+        .iter()
+        .map(|interface| interface.prefixes)
+        .collect();
+    assert_eq!(prefixes, [2, 0, 0, 0, 0]);
+    assert_eq!(initialized(&server), true);
+    // More are assigned if the class wants more.
+    owner.perform("machine.initialize", dual_stack(3)).unwrap();
+    assert_eq!(owner.changes(), 2);
+    assert_eq!(server.borrow().instances[0].interfaces[0].prefixes, 3);
+}
+
+#[test]
+fn an_interface_of_somebody_else_gets_no_prefixes() {
+    let server = server();
+    with_interfaces(&server);
+    server.borrow_mut().instances[0].interfaces[0].tags.clear();
+    let mut owner = object(&server);
+    owner.perform("machine.initialize", dual_stack(1)).unwrap();
+    assert_eq!(owner.changes(), 0);
 }

@@ -62,7 +62,22 @@ fn a_specification_that_is_wrong_is_refused_with_the_path_of_what_is_wrong() {
             "providerSpec.networkInterfaces[0].subnetId",
         ),
         (json!({"tags": {"a": 1}}), "providerSpec.tags.a"),
-        (json!({"tags": {"Name": "x"}}), "providerSpec.tags.Name"),
+        (
+            json!({"blockDevices": [{"noDevice": "/dev/sdb"}]}),
+            "providerSpec.blockDevices[0].noDevice",
+        ),
+        (
+            json!({"blockDevices": [{"virtualName": "ephemeral0"}]}),
+            "providerSpec.blockDevices[0].virtualName",
+        ),
+        (
+            json!({"networkInterfaces": [{"subnetID": "s", "interfaceType": "efa"}]}),
+            "providerSpec.networkInterfaces[0].interfaceType",
+        ),
+        (
+            json!({"instanceMarketOptions": {}}),
+            "providerSpec.instanceMarketOptions.marketType",
+        ),
         (
             json!({"tags": {"polity.dev/owner": "thief"}}),
             "providerSpec.tags.polity.dev/owner",

@@ -70,6 +70,11 @@ pub fn done(action: &str) -> Reply {
     success(action, "<return>true</return>")
 }
 
+pub fn assigned(interface: &str) -> Reply {
+    let inside = format!("<networkInterfaceId>{interface}</networkInterfaceId>");
+    success("AssignIpv6Addresses", &inside)
+}
+
 pub fn image(id: &str, root: &str) -> Reply {
     let image = format!(
         "<imageId>{id}</imageId><imageState>available</imageState><rootDeviceType>ebs</rootDeviceType><rootDeviceName>{root}</rootDeviceName>"
@@ -97,7 +102,8 @@ pub fn interfaces(of: &[Interface]) -> Reply {
         } = of;
         format!(
             "<item><networkInterfaceId>{id}</networkInterfaceId><sourceDestCheck>{source_dest_check}</sourceDestCheck>\
-             <attachment><deviceIndex>{index}</deviceIndex></attachment>{}</item>",
+             <attachment><deviceIndex>{index}</deviceIndex></attachment>{}{}</item>",
+            prefixes(of.prefixes),
             tags(&of.tags)
         )
     };
@@ -106,6 +112,12 @@ pub fn interfaces(of: &[Interface]) -> Reply {
         "DescribeNetworkInterfaces",
         &format!("<networkInterfaceSet>{rows}</networkInterfaceSet>"),
     )
+}
+
+fn prefixes(count: usize) -> String {
+    let prefix = |nth| format!("<item><ipv6Prefix>2001:db8:{nth}::/80</ipv6Prefix></item>");
+    let all: String = (0..count).map(prefix).collect();
+    format!("<ipv6PrefixSet>{all}</ipv6PrefixSet>")
 }
 
 fn tags(of: &Tags) -> String {
@@ -130,9 +142,13 @@ fn set(of: &Instance) -> String {
         ..
     } = of;
     let tags = tags(&of.tags);
-    let interface = |nth| {
+    let interface = |nth: usize| {
+        let known = of.interfaces.get(nth);
+        let index = known.map_or(0, |interface| interface.index);
+        let prefixes = prefixes(known.map_or(0, |interface| interface.prefixes));
         format!(
-            "<item><networkInterfaceId>eni-{nth}</networkInterfaceId><sourceDestCheck>true</sourceDestCheck></item>"
+            "<item><networkInterfaceId>eni-{nth}</networkInterfaceId><sourceDestCheck>true</sourceDestCheck>\
+             <attachment><deviceIndex>{index}</deviceIndex></attachment>{prefixes}</item>"
         )
     };
     let interfaces: String = (0..of.interfaces.len().max(1)).map(interface).collect();

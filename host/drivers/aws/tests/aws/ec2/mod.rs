@@ -45,6 +45,8 @@ pub struct Interface {
     pub id: &'static str,
     pub index: usize,
     pub source_dest_check: bool,
+    /// How many IPv6 prefixes it has.
+    pub prefixes: usize,
     pub tags: Tags,
 }
 
@@ -133,6 +135,7 @@ impl Ec2 {
             "ModifyInstanceAttribute" => self.modify(&form),
             "DescribeNetworkInterfaces" => self.interfaces(&form),
             "ModifyNetworkInterfaceAttribute" => self.modify_interface(&form),
+            "AssignIpv6Addresses" => self.assign(&form),
             "DescribeImages" => self.images(&form),
             other => error(400, "InvalidAction", &format!("The action {other} is not valid")),
         };
@@ -145,6 +148,18 @@ impl Ec2 {
         let known = self.instances.iter().find(|instance| instance.token == *token);
         if let Some(known) = known {
             return answer::run(known);
+        }
+        // <https://github.com/aws/karpenter-provider-aws/issues/9201>
+        let both = ["Ipv6AddressCount", "Ipv6PrefixCount"];
+        if both
+            .iter()
+            .all(|field| form.get(&format!("NetworkInterface.1.{field}")).is_some())
+        {
+            return error(
+                400,
+                "InvalidParameterCombination",
+                "You may specify one and only one of them",
+            );
         }
         let tags = form.tags("instance");
         // <https://github.com/kubernetes-sigs/cluster-api-provider-aws/issues/4995>
@@ -230,6 +245,15 @@ impl Ec2 {
         let found = all.find(|interface| interface.id == form["NetworkInterfaceId"]);
         found.expect("it was seen before").source_dest_check = false;
         answer::done("ModifyNetworkInterfaceAttribute")
+    }
+
+    fn assign(&mut self, form: &Fields) -> Reply {
+        let instances = self.instances.iter_mut();
+        let mut all = instances.flat_map(|instance| &mut instance.interfaces);
+        let found = all.find(|interface| interface.id == form["NetworkInterfaceId"]);
+        let found = found.expect("it was seen before");
+        found.prefixes += form["Ipv6PrefixCount"].parse::<usize>().expect("a number");
+        answer::assigned(found.id)
     }
 
     fn images(&self, form: &Fields) -> Reply {
