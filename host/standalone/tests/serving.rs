@@ -26,6 +26,8 @@ use tokio_rustls::{
     rustls::{ClientConfig, RootCertStore, pki_types::ServerName},
 };
 
+const TOKEN: &str = "s3cret \"quoted\"";
+
 struct Running {
     kubeconfig: String,
     stop: oneshot::Sender<()>,
@@ -35,7 +37,7 @@ struct Running {
 async fn start() -> Running {
     let store = Arc::new(Store::in_memory(Seconds::default().clock(), [0; 16]));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let access = Access::new("s3cret \"quoted\"").unwrap();
+    let access = Access::new(TOKEN).unwrap();
     let kubeconfig = access.kubeconfig(listener.local_addr().unwrap());
     let (stop, stopped) = oneshot::channel();
     let shutdown: std::pin::Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async {
@@ -82,13 +84,24 @@ impl Running {
     }
 }
 
-/// Asks for the health of the server over this connection.
+/// Asks for the health of the server over this connection, without the token.
 async fn is_well(connection: &mut TlsStream<TcpStream>) -> bool {
-    let request = b"GET /readyz HTTP/1.1\r\nHost: polity\r\n\r\n";
-    connection.write_all(request).await.unwrap();
+    health(connection, "").await
+}
+
+/// Asks for the health of the server over this connection, and shows the token.
+async fn is_known(connection: &mut TlsStream<TcpStream>) -> bool {
+    health(connection, &format!("Authorization: Bearer {TOKEN}\r\n")).await
+}
+
+async fn health(connection: &mut TlsStream<TcpStream>, header: &str) -> bool {
+    let request = format!("GET /readyz HTTP/1.1\r\nHost: polity\r\n{header}\r\n");
+    if connection.write_all(request.as_bytes()).await.is_err() {
+        return false;
+    }
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\nok") {
-        if connection.read_buf(&mut answer).await.unwrap() == 0 {
+        if connection.read_buf(&mut answer).await.unwrap_or(0) == 0 {
             return false;
         }
     }
@@ -185,11 +198,14 @@ async fn a_head_that_never_ends_is_cut() {
 async fn a_connection_too_many_waits_until_another_ends() {
     let running = start().await;
     let mut first = running.connection().await;
+    assert!(is_known(&mut first).await);
     let mut others = Vec::new();
     for _ in 1..256 {
-        others.push(running.connection().await);
+        let mut other = running.connection().await;
+        assert!(is_known(&mut other).await);
+        others.push(other);
     }
-    let mut late = std::pin::pin!(async { is_well(&mut running.connection().await).await });
+    let mut late = std::pin::pin!(async { is_known(&mut running.connection().await).await });
     for _ in 0..50 {
         tokio::select! {
             biased;
@@ -199,4 +215,35 @@ async fn a_connection_too_many_waits_until_another_ends() {
     }
     others.pop();
     assert!(late.await);
+}
+
+#[tokio::test]
+async fn whoever_has_the_token_gets_in_however_many_connections_without_it_are_held() {
+    let running = start().await;
+    let mut held = Vec::new();
+    for _ in 0..256 {
+        held.push(running.connection().await);
+    }
+    let mut newest = held.pop().unwrap();
+    let mut late = std::pin::pin!(async {
+        let mut connection = running.connection().await;
+        is_known(&mut connection).await.then_some(connection)
+    });
+    let busy = async {
+        for _ in 0..500 {
+            assert!(is_well(&mut newest).await);
+        }
+    };
+    let known = tokio::select! {
+        biased;
+        known = &mut late => known,
+        () = busy => panic!("who has the token waits for those who have none"),
+    };
+    let mut known = known.unwrap();
+    // Others that come later do not end it.
+    for _ in 0..300 {
+        held.push(running.connection().await);
+    }
+    assert!(is_well(&mut known).await);
+    assert!(!is_well(&mut held[0]).await, "the oldest gave way");
 }

@@ -1,11 +1,12 @@
 //! Serving the API on a port: HTTP/1.1 over TLS, with a bearer token.
 
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     future::{Future, poll_fn},
     io,
     pin::pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
@@ -19,7 +20,8 @@ use hyper_util::{
 };
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, watch},
+    sync::{OnceCell, OwnedSemaphorePermit, Semaphore, watch},
+    task::AbortHandle,
 };
 use tower::Service as _;
 
@@ -38,9 +40,12 @@ const GRACE: Duration = Duration::from_secs(5);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// How long the head of a request may take, and how long a connection may be idle before it.
 const HEAD: Duration = Duration::from_secs(30);
-/// The most connections at the same time, watches included. It is far more than people and their tools open,
-/// and less than the usual limit of open files. Further connections wait to be accepted.
+/// The most connections at the same time that have shown the token, watches included. It is far more than people
+/// and their tools open. The requests of further ones wait.
 const CONNECTIONS: usize = 256;
+/// The most connections at the same time that have not shown the token, so that whoever has none takes no place of
+/// those who have it. So many can begin at once; both together are less than the usual limit of open files.
+const STRANGERS: usize = 256;
 /// The pause after `accept` failed, most likely because there are no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -60,27 +65,25 @@ pub async fn serve(
     let (stop, stopping) = watch::channel(false);
     let mut shutdown = pin!(shutdown);
     let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut strangers = Strangers::default();
     loop {
-        let accept = async {
-            let place = room.clone().acquire_owned().await;
-            (listener.accept().await, place)
-        };
-        let (accepted, place) = tokio::select! {
+        let accepted = tokio::select! {
             () = &mut shutdown => break,
-            accepted = accept => accepted,
+            accepted = listener.accept() => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
+                let place = Arc::<Place>::default();
+                let of_connection = Arc::downgrade(&place);
                 let door = Door {
                     api: api.clone(),
                     access: access.clone(),
                     stopping: stopping.clone(),
+                    room: room.clone(),
+                    place,
                 };
-                let served = door.welcome(stream, graceful.watcher());
-                tokio::spawn(async move {
-                    served.await;
-                    drop(place);
-                });
+                let served = tokio::spawn(door.welcome(stream, graceful.watcher()));
+                strangers.add(served.abort_handle(), of_connection);
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -96,12 +99,36 @@ pub async fn serve(
     Ok(())
 }
 
+/// The place of a connection among those that have shown the token; empty until it does.
+type Place = OnceCell<OwnedSemaphorePermit>;
+
+/// The connections that have not shown the token, the oldest first.
+#[derive(Default)]
+struct Strangers(VecDeque<(AbortHandle, Weak<Place>)>);
+
+impl Strangers {
+    /// Adds a connection. If there are too many, the oldest one ends: a client with the token shows it at once, so
+    /// one that holds its connection without a token keeps no other out.
+    fn add(&mut self, connection: AbortHandle, place: Weak<Place>) {
+        let is_stranger = |place: &Weak<Place>| place.upgrade().is_some_and(|place| !place.initialized());
+        self.0.retain(|(_, place)| is_stranger(place));
+        if self.0.len() >= STRANGERS
+            && let Some((oldest, _)) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+        self.0.push_back((connection, place));
+    }
+}
+
 /// Admits requests that carry the token, and sends their answers until the server stops.
 #[derive(Clone)]
 struct Door {
     api: Api,
     access: Access,
     stopping: watch::Receiver<bool>,
+    room: Arc<Semaphore>,
+    place: Arc<Place>,
 }
 
 impl Door {
@@ -124,7 +151,11 @@ impl Door {
 
     async fn enter(mut self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let is_health = matches!(parse(request.uri().path()), Ok(Route::Health));
-        if !is_health && !self.access.is_granted(request.headers()) {
+        if self.access.is_granted(request.headers()) {
+            let place = || self.room.clone().acquire_owned();
+            // It fails only if the semaphore is closed, and nobody closes it.
+            let _ = self.place.get_or_try_init(place).await;
+        } else if !is_health {
             return Ok(reply::refusal(&Refusal::unauthorized()));
         }
         poll_fn(|cx| tower::Service::<Request<Incoming>>::poll_ready(&mut self.api, cx)).await?;
