@@ -53,6 +53,8 @@ pub struct Connections {
     openings: AtomicU64,
     /// The addresses of the API server: no request to an address from a cloud's response may go there.
     never: Vec<IpAddr>,
+    /// The addresses of the node on which the host runs: only a connection that names them leads there.
+    node: Vec<IpAddr>,
     pace: Arc<Pace>,
     /// Stores what drivers exchange with clouds.
     keeps: Option<Arc<dyn Keeps>>,
@@ -121,6 +123,7 @@ impl Connections {
             governed: Governed::default(),
             replica: String::new(),
             never,
+            node: Vec::new(),
             cluster,
             policies,
             clock,
@@ -131,6 +134,13 @@ impl Connections {
             keeps: None,
             known: Mutex::default(),
         }
+    }
+
+    /// Sets the addresses of the node on which the host runs. An address that a cloud, a login or DNS gives leads there only if the
+    /// connection names it.
+    pub fn on_node(mut self, node: Vec<IpAddr>) -> Self {
+        self.node = node;
+        self
     }
 
     /// Stores in `keeps` what drivers exchange with clouds.
@@ -331,7 +341,7 @@ impl Connections {
         DriverCloud::check(&driver, &configuration)?;
         let endpoints = parsed.addresses()?;
         let reach = Reach::new(endpoints.values(), parsed.networks()?, self.never.clone());
-        let reach = Arc::new(reach);
+        let reach = Arc::new(reach.on_node(self.node.clone()));
         let transport = if parsed.has_certificates() {
             Err(Failure::new(
                 Code::Unavailable,

@@ -36,6 +36,8 @@ const THREADS: usize = 2;
 const GREEDY: usize = 200;
 /// The objects of the greedy tenant where each only waits for changes of one list.
 const CROWD: usize = 5_000;
+/// The objects of the greedy tenant where each asks in as many words as a step may have.
+const ASKING: usize = 50;
 /// The time between two changes of what the greedy tenant asks for, where it waits for them.
 const CHANGES_EVERY: Duration = Duration::from_millis(10);
 /// The operations of a hostile driver at a time.
@@ -123,6 +125,7 @@ fn binding(greed: Option<&str>) -> Value {
         Some(
             "fill"
                 | "lists"
+                | "asks"
                 | "answers"
                 | "parts"
                 | "changes"
@@ -307,6 +310,7 @@ async fn measure(greed: Option<&str>) -> Measured {
     let objects = match greed {
         None => 0,
         Some("crowd") => CROWD,
+        Some("asks") => ASKING,
         Some(_) if operating.is_empty() => GREEDY,
         Some(_) => 0,
     };
@@ -375,6 +379,7 @@ fn main() {
         "steps",
         "fill",
         "lists",
+        "asks",
         "answers",
         "parts",
         "writes",

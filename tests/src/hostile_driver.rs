@@ -165,13 +165,17 @@ pub fn connection(address: &str, steps: &Value, proxy: Option<&str>) -> Connecti
         longest: polity_clouds::catalogue::LONGEST,
         rates: Rates::default(),
         hosts: Arc::default(),
-        reach: Arc::new(Reach::new(
-            [],
-            vec!["10.0.0.0/8".parse().expect("a network")],
-            vec!["10.0.0.1".parse().expect("an address")],
-        )),
+        reach: Arc::new(reach()),
         keeps: None,
     }
+}
+
+/// Networks in which there are the API server, the host's node and services of clouds for their machines, too.
+fn reach() -> Reach {
+    let networks = ["10.0.0.0/8", "168.63.0.0/16", "100.64.0.0/10", "fd00::/8"];
+    let networks = networks.map(|network| network.parse().expect("a network"));
+    let [api_server, node] = ["10.0.0.1", "10.0.3.7"].map(|ip| ip.parse().expect("an address"));
+    Reach::new([], networks.into(), vec![api_server]).on_node(vec![node])
 }
 
 /// A connection as a cloud, whose sealed arguments have this value.

@@ -165,12 +165,16 @@ async fn a_driver_that_asks_for_what_it_may_not_gets_a_failure_and_nothing_is_se
 }
 
 #[tokio::test]
-async fn an_address_of_a_response_leads_into_the_networks_of_the_connection_and_never_to_the_api_server() {
+async fn an_address_of_a_response_leads_into_the_networks_of_the_connection_and_to_no_service_of_the_host() {
     for (address, said) in [
         ("192.168.1.1", "in none of the networks"),
         ("127.0.0.1", "in none of the networks"),
         ("169.254.169.254", "in none of the networks"),
         ("10.0.0.1", "in none of the networks"),
+        ("10.0.3.7", "in none of the networks"),
+        ("168.63.129.16", "in none of the networks"),
+        ("100.100.100.200", "in none of the networks"),
+        ("fd00:ec2::254", "in none of the networks"),
     ] {
         let server = Server::saying(ok(&json!({"address": address}).to_string()));
         let to = json!({"send": [{"endpoint": "appliance", "address": address}]});

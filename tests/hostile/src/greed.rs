@@ -22,6 +22,8 @@ pub enum Greed {
     Fill,
     /// Asks for nine hundred lists in one step.
     Lists,
+    /// Asks for nine hundred lists in one step, each in the words of a whole kilobyte.
+    Asks,
     /// Asks for as much as a journal can hold.
     Answers,
     /// Asks for two hundred and fifty parts of a large object.
@@ -98,6 +100,13 @@ impl Greed {
             }
             Greed::Lists => {
                 let ask = |n| cluster::objects::<ConfigMap>().labels(&format!("a!=x{n}"));
+                let _ = join::join_all((0..900).map(|n| cx.ask(ask(n)))).await;
+            }
+            Greed::Asks => {
+                // Nothing has such a label, so the answers are short.
+                let values: Vec<String> = (0..16).map(|n| format!("{n:0>63}")).collect();
+                let values = values.join(",");
+                let ask = |n| cluster::objects::<ConfigMap>().labels(&format!("none in (x{n},{values})"));
                 let _ = join::join_all((0..900).map(|n| cx.ask(ask(n)))).await;
             }
             Greed::Parts => {

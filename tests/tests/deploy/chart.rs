@@ -7,7 +7,8 @@ use polity_tests::kubernetes::Assets;
 use polity_tests::tools::Tools;
 use serde_json::Value;
 
-use crate::deploy::rendered::{CHART, WATCHED, chart, kustomized, only, template};
+use crate::deploy::rendered::{CHART, WATCHED, chart, kustomized, objects, only, template};
+use crate::deploy::site::succeeded;
 
 /// An object without its names and labels, as text.
 fn bare(mut object: Value) -> String {
@@ -209,6 +210,31 @@ fn a_host_keeps_its_data_and_its_code_in_folders_that_it_makes_itself() {
             );
         }
     }
+}
+
+/// Where the variable of this name comes from in the pod of a host.
+fn field(objects: &[Value], name: &str) -> Value {
+    let container = &only(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+    let mut variables = container["env"].as_array().expect("variables").iter();
+    let variable = variables.find(|variable| variable["name"] == name);
+    variable.expect("it is there")["valueFrom"]["fieldRef"]["fieldPath"].clone()
+}
+
+#[test]
+fn a_host_is_told_the_addresses_of_its_node() {
+    let (assets, tools) = match Assets::find().and_then(|assets| Ok((assets, Tools::find()?))) {
+        Ok(found) => found,
+        Err(skip) => return skip.print(),
+    };
+    for objects in [chart(&tools, "polity", "red", &[]), kustomized(&assets)] {
+        assert_eq!(field(&objects, "POLITY_NODE_ADDRESSES"), "status.hostIPs");
+    }
+    // An older API server refuses a pod with a field that it does not know.
+    let home = tempfile::tempdir().expect("a folder");
+    let mut helm = tools.helm(home.path(), None);
+    helm.args(["template", "polity", CHART, "--kube-version", "1.28.0"]);
+    let older = objects(&succeeded(helm.output().expect("helm runs")));
+    assert_eq!(field(&older, "POLITY_NODE_ADDRESSES"), "status.hostIP");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The start of `polity run`: from the arguments and manifests to a running host.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use polity_cluster::Cluster;
 use polity_core::contract::Code;
 use polity_core::time::{Now, Unix};
@@ -34,6 +35,9 @@ use crate::waiting::WaitingFile;
 
 /// When the clock of a scenario starts that jumps: the first moment of 2026.
 const PLAYED: Unix = Unix(1_767_225_600_000);
+
+/// The variable with the addresses of the node on which this host runs: `status.hostIPs` of its pod.
+const NODE_ADDRESSES: &str = "POLITY_NODE_ADDRESSES";
 
 /// A start that is under way.
 struct Starting<'a> {
@@ -67,7 +71,7 @@ impl Run {
             manifests,
         };
         let (base, timekeeper, api, recorder) = starting.base().await?;
-        let clouds = starting.clouds(&base, &recorder).await;
+        let clouds = starting.clouds(&base, &recorder).await?;
         starting.apply(&base, &clouds).await?;
         if let Some(connections) = clouds.connections() {
             connections.follow();
@@ -196,11 +200,12 @@ impl Starting<'_> {
     }
 
     /// The clouds of this build and the connections of the cluster. None of them is open yet.
-    async fn clouds(&self, base: &Base, recorder: &Recorder) -> Arc<Clouds> {
+    async fn clouds(&self, base: &Base, recorder: &Recorder) -> Result<Arc<Clouds>> {
         let scenario = self.manifests.scenario.as_ref();
         let seed = scenario.map_or_else(unpredictable, Scenario::seed);
         let configuration = scenario.and_then(|scenario| scenario.cloud().cloned());
         let secrets = Arc::new(ClusterSecrets::new(base.cluster.clone()));
+        let node = addresses(&std::env::var(NODE_ADDRESSES).unwrap_or_default())?;
         let connections = Connections::new(
             base.cluster.clone(),
             base.policies.clone(),
@@ -210,6 +215,7 @@ impl Starting<'_> {
             base.cluster.addresses().await,
         );
         let connections = connections
+            .on_node(node)
             .kept_by(Arc::new(recorder.exchanges()))
             .used_by(&base.identity, self.run.selection());
         let clouds = Clouds::new(
@@ -221,14 +227,14 @@ impl Starting<'_> {
         )
         .with_connections(Arc::new(connections));
         if self.run.is_standalone() {
-            return Arc::new(clouds);
+            return Ok(Arc::new(clouds));
         }
         let (data, format) = (self.data.clone(), self.format);
-        Arc::new(clouds.on_open(move |name, cloud| {
+        Ok(Arc::new(clouds.on_open(move |name, cloud| {
             if let Some(notice) = sim::notice(name, cloud, data.as_deref()) {
                 say(format, &notice);
             }
-        }))
+        })))
     }
 
     async fn apply(&self, base: &Base, clouds: &Arc<Clouds>) -> Result<()> {
@@ -315,5 +321,32 @@ impl Starting<'_> {
             selection: self.run.selection(),
             beside: sim::kubelets(&base.clock, &base.cluster, clouds),
         }
+    }
+}
+
+/// The addresses of a text in which commas separate them.
+fn addresses(text: &str) -> Result<Vec<IpAddr>> {
+    let read = |one: &str| {
+        one.parse::<IpAddr>().with_context(|| {
+            format!("{NODE_ADDRESSES}: {one:?} is no IP address; give the status.hostIPs of the pod")
+        })
+    };
+    text.split(',').filter(|one| !one.is_empty()).map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_the_node_are_read_as_the_kubelet_writes_them() {
+        let read = |text| addresses(text).map(|all| all.iter().map(IpAddr::to_string).collect::<Vec<_>>());
+        assert!(read("").expect("none").is_empty());
+        assert_eq!(read("10.0.3.7,fd00::7").expect("two"), ["10.0.3.7", "fd00::7"]);
+        let wrong = read("node-7").expect_err("a name").to_string();
+        assert!(
+            wrong.contains(r#"POLITY_NODE_ADDRESSES: "node-7" is no IP address"#),
+            "{wrong}"
+        );
     }
 }
