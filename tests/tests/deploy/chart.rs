@@ -63,6 +63,33 @@ fn the_chart_and_the_kustomize_base_say_the_same_but_for_names_and_labels() {
 }
 
 #[test]
+fn who_may_use_the_identity_of_the_host_is_a_value_of_the_chart() {
+    let tools = match Tools::find() {
+        Ok(tools) => tools,
+        Err(skip) => return skip.print(),
+    };
+    let subject = |field: &str| format!("connectionAdmission.hostIdentity[0].{field}");
+    let values = [
+        format!("{}=Group", subject("kind")),
+        format!("{}=platform", subject("name")),
+    ];
+    let values: Vec<&str> = values.iter().map(String::as_str).collect();
+    let objects = chart(&tools, "polity", "polity-system", &values);
+    let named = |kind: &str| {
+        let mut objects = objects.iter();
+        let is_it = |object: &&Value| {
+            let name = object["metadata"]["name"].as_str();
+            object["kind"] == kind && name.is_some_and(|name| name.ends_with(":host-identity"))
+        };
+        objects.find(is_it).expect("it is there").clone()
+    };
+    let (role, bound) = (named("ClusterRole"), named("ClusterRoleBinding"));
+    assert_eq!(role["rules"][0]["resources"][0], "hostidentities");
+    assert_eq!(bound["roleRef"]["name"], role["metadata"]["name"]);
+    assert_eq!(bound["subjects"][0]["name"], "platform");
+}
+
+#[test]
 fn a_wrong_value_is_refused_with_its_path() {
     let tools = match Tools::find() {
         Ok(tools) => tools,
