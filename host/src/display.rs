@@ -5,8 +5,29 @@ use std::time::Duration;
 use polity_core::contract::Next;
 use polity_core::record::{Outcome, PassRecord};
 use polity_core::time::millis;
+use serde_json::Value;
 
 use crate::overview::is_released;
+
+/// The most characters that a line or a cell shows of a text that anybody may have written. The message of an Event has as many.
+pub(crate) const SHOWN: usize = 1_024;
+
+/// A document in which each text is cut to what is shown of it.
+pub(crate) fn shown(document: Value) -> Value {
+    match document {
+        Value::String(text) => shortened(&text, SHOWN).into(),
+        Value::Array(items) => items.into_iter().map(shown).collect(),
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            Value::Object(
+                fields
+                    .map(|(name, value)| (shortened(&name, SHOWN), shown(value)))
+                    .collect(),
+            )
+        }
+        other => other,
+    }
+}
 
 /// JSON without characters that act on a terminal. JSON's own escapes leave some of them in.
 pub(crate) fn escaped_json(document: &impl serde::Serialize) -> String {
@@ -143,7 +164,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use polity_core::contract::{Code, Failure, RetryClass};
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::edges::tests::pass;

@@ -13,6 +13,7 @@ mod difference;
 mod groups;
 mod shape;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -57,7 +58,14 @@ pub(crate) struct Candidate {
     binding: Arc<Binding>,
     /// The configuration, with the defaults of this version.
     config: Json,
+    /// Whether the limits of the binding are lower than the recorded ones.
+    is_cut: bool,
 }
+
+/// Why passes are not judged to the end.
+const CUT: &str =
+    "it needs more than ten times the default limits (--limits recorded takes them as they are recorded)";
+const TOO_LONG: &str = "to judge it takes more steps or fuel than its binding allows for a pass";
 
 /// What a policy decides on a recorded pass.
 #[derive(Debug, PartialEq)]
@@ -75,8 +83,13 @@ pub(crate) enum Judged {
 }
 
 impl Candidate {
-    /// This version under a binding as it was recorded.
-    pub(crate) fn new(policy: Arc<dyn Decides>, loaded: LoadedPolicy, spec: &BindingSpec) -> Self {
+    /// This version under a binding as it was recorded, or with lower limits.
+    pub(crate) fn new(
+        policy: Arc<dyn Decides>,
+        loaded: LoadedPolicy,
+        spec: &BindingSpec,
+        is_cut: bool,
+    ) -> Self {
         let config = loaded.config.clone();
         let binding = Binding {
             name: String::new(),
@@ -93,7 +106,17 @@ impl Candidate {
             policy,
             binding: binding.into(),
             config,
+            is_cut,
         }
+    }
+
+    /// Whether a fault may be one of lower limits than the recorded ones.
+    fn is_of_cut(&self, fault: &Fault) -> bool {
+        let is_of_limit = matches!(
+            fault.kind,
+            FaultKind::OutOfFuel | FaultKind::OutOfMemory | FaultKind::WallTime | FaultKind::BadOutput
+        );
+        self.is_cut && is_of_limit
     }
 
     /// What it decides in a role of a pass. With `exact` the conclusion must be the recorded one to the byte: so it is for the
@@ -108,7 +131,16 @@ impl Candidate {
             (None, Some(_)) => return Judged::Unfinished("it ended with a fault that need not happen again"),
             (None, None) => return Judged::Unfinished("it ended before the policy concluded"),
         };
+        let limits = &self.binding.spec.limits;
         let judging = Judging {
+            // The steps that were recorded once more, and as many as a pass may take.
+            steps: Cell::new(role.had.len().saturating_add(limits.steps as usize)),
+            fuel: Cell::new(
+                limits
+                    .pass_fuel
+                    .saturating_add(limits.step_fuel)
+                    .saturating_mul(2),
+            ),
             candidate: self,
             pass,
             role,
@@ -132,6 +164,7 @@ impl Candidate {
         match self.policy.wait(&request, &self.binding.spec.limits) {
             Ok(now) if now == was => Judged::Same(Vec::new()),
             Ok(now) => Judged::Differs(vec![compared.wait(&request, was, now)]),
+            Err(fault) if self.is_of_cut(&fault) => Judged::Unfinished(CUT),
             Err(fault) => Judged::Fault(vec![compared.fault(&fault)]),
         }
     }
@@ -139,6 +172,9 @@ impl Candidate {
 
 /// One role of one pass that is judged.
 struct Judging<'a> {
+    /// What it may still take. Whoever wrote the recording chose how many steps there are, and what the policy asks for.
+    steps: Cell<usize>,
+    fuel: Cell<u64>,
     candidate: &'a Candidate,
     pass: &'a PassRecord,
     role: &'a RoleRecord,
@@ -153,6 +189,7 @@ enum Ended {
     Acts(Vec<Act>),
     Asks(Vec<Ask>),
     Fault(Fault),
+    Unfinished(&'static str),
 }
 
 impl Judging<'_> {
@@ -180,6 +217,7 @@ impl Judging<'_> {
                     Judged::Differs(differences)
                 }
             }
+            (Ended::Unfinished(why), _) => Judged::Unfinished(why),
             (Ended::Concluded(..), Err(fault)) => Judged::Differs(vec![self.compared.no_fault(fault)]),
             (Ended::Fault(now), Err(was)) if now.kind == was.kind => Judged::Same(Vec::new()),
             // The host stopped it for its requests, which it may want again.
@@ -231,6 +269,7 @@ impl Judging<'_> {
                 }))
             }
             Ended::Fault(fault) => Some(Judged::Fault(vec![self.compared.fault(&fault)])),
+            Ended::Unfinished(why) => Some(Judged::Unfinished(why)),
             Ended::Concluded(..) | Ended::Asks(_) => None,
         }
     }
@@ -250,6 +289,7 @@ impl Judging<'_> {
                 // What it concludes without them is compared with the whole journal.
                 Ended::Concluded(..) => return None,
                 Ended::Fault(fault) => return Some(Judged::Fault(vec![self.compared.fault(&fault)])),
+                Ended::Unfinished(why) => return Some(Judged::Unfinished(why)),
                 Ended::Asks(asks) => {
                     let later = after
                         .iter()
@@ -269,7 +309,12 @@ impl Judging<'_> {
     fn step(&self, mut journal: Vec<Entry>) -> Ended {
         loop {
             let known: BTreeSet<&Ask> = journal.iter().filter_map(ask_of).collect();
+            let Some(left) = self.steps.get().checked_sub(1).filter(|_| self.fuel.get() > 0) else {
+                return Ended::Unfinished(TOO_LONG);
+            };
+            self.steps.set(left);
             let asks = match self.call(&journal) {
+                Err(fault) if self.candidate.is_of_cut(&fault) => return Ended::Unfinished(CUT),
                 Err(fault) => return Ended::Fault(fault),
                 Ok(Step::Concluded { verdict, conclusion }) => {
                     return Ended::Concluded(verdict, conclusion.into(), journal);
@@ -297,6 +342,7 @@ impl Judging<'_> {
             policy,
             binding,
             config,
+            ..
         } = self.candidate;
         let limits = &binding.spec.limits;
         let input = StepInput {
@@ -326,9 +372,10 @@ impl Judging<'_> {
         };
         let reply = input.step(limits, |pass| policy.step(pass, limits));
         let checked = reply.checked.and_then(Result::err);
-        let Some(StepOutput { outcome, .. }) = reply.stepped else {
+        let Some(StepOutput { outcome, fuel }) = reply.stepped else {
             return Err(Fault::new(FaultKind::TooLong, "the step was not made"));
         };
+        self.fuel.set(self.fuel.get().saturating_sub(fuel));
         match checked {
             Some(wrong) => Err(Fault::new(FaultKind::BadOutput, wrong)),
             None => outcome,

@@ -13,7 +13,7 @@ use polity_core::time::Now;
 use polity_kube_rules::{deletion, merge_patch, text};
 use serde_json::Value;
 
-use crate::display::{Then, then};
+use crate::display::{SHOWN, Then, shortened, then};
 use crate::edges;
 
 /// The last pass of each object.
@@ -119,7 +119,7 @@ impl Costs {
             self.requests += role.journal.len() as u64;
         }
         self.failures += u64::from(matches!(state, State::Quarantined | State::Retrying));
-        self.time += record.ended.boot - record.started.boot;
+        self.time = self.time.saturating_add(record.ended.boot - record.started.boot);
     }
 }
 
@@ -133,15 +133,16 @@ impl Standing {
 
 impl Overview {
     /// Takes in a pass that ended, and returns how the object stands now. The manifests of policies are known by their
-    /// digests.
+    /// digests. Of long texts the beginning is kept.
     pub fn passed(&self, record: &PassRecord, manifests: &BTreeMap<String, Manifest>) -> Standing {
         let state = State::after(record);
-        let phase = Documents::of(record).phase(record, manifests);
-        let event = edges::event(record, manifests).map(str::to_owned);
+        let phase = shortened(&Documents::of(record).phase(record, manifests), SHOWN);
+        let event = edges::event(record, manifests).map(|event| shortened(event, SHOWN));
         let (kind, group) = (&record.kind.kind, record.kind.api_version.split_once('/'));
         let mut objects = self.lock();
         let before = objects.remove(&record.key);
-        let then = then(record);
+        let mut then = then(record);
+        then.why = then.why.map(|why| shortened(&why, SHOWN));
         let (kind, group, mut costs, before) = match before {
             Some(before) => (before.kind, before.group, before.costs, before.event),
             None => {
@@ -169,6 +170,12 @@ impl Overview {
         };
         objects.insert(record.key.clone(), standing.clone());
         standing
+    }
+
+    /// Whether the object is known already, or one of so many.
+    pub(crate) fn has_room(&self, key: &Key, most: usize) -> bool {
+        let objects = self.lock();
+        objects.len() < most || objects.contains_key(key)
     }
 
     /// Forgets an object that is gone or no longer governed.
@@ -294,6 +301,26 @@ mod tests {
         assert_eq!(overview.not_settled(), "");
         overview.passed(&pass(&[], "denied", false), &none);
         assert_eq!(overview.not_settled(), ", or denied: Machine a/one");
+    }
+
+    #[test]
+    fn times_and_texts_that_no_host_writes_are_counted_and_cut() {
+        let (overview, none) = (Overview::default(), BTreeMap::new());
+        let mut record = pass(&[&"x".repeat(5_000)], "published", false);
+        record.ended.boot = polity_core::time::Boot::MAX;
+        record.outcome = Outcome::Bug("y".repeat(5_000));
+        record.object = Some(json!({"status": {"phase": "z".repeat(5_000)}}).to_string().into());
+        for _ in 0..1_100 {
+            overview.passed(&record, &none);
+        }
+        let (_, standing) = overview.objects().remove(0);
+        assert_eq!(
+            (standing.costs.passes, standing.costs.time),
+            (1_100, Duration::MAX)
+        );
+        for text in [&standing.event, &standing.phase, standing.last_event()] {
+            assert_eq!(text.chars().count(), SHOWN + 1, "{text:.20}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!   may lead through links.
 //! - A file or folder that existed before must belong to this user. Its mode is narrowed. A folder that also
 //!   holds other things is refused instead, because it may be shared for a reason.
+//! - A file that others may read is replaced in the same way, with the mode that the umask gives.
 //! - A replaced file is first written under another name and then renamed, so a reader sees the old or the
 //!   new file as a whole.
 
@@ -24,6 +25,8 @@ use rustix::fs::{FileType, Mode, OFlags, fchmod, fstat};
 const FOLDER: u32 = 0o700;
 /// The mode of files.
 const FILE: u32 = 0o600;
+/// The mode of files that others may read, before the umask.
+const FILE_FOR_ALL: u32 = 0o666;
 /// The bits that give rights to other users.
 const OTHERS: u32 = 0o077;
 
@@ -158,7 +161,7 @@ pub(crate) fn replace(dir: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    put(dir, &aside, name, content)
+    put(dir, &aside, name, content, FILE)
 }
 
 /// The folder of a file that the user named. Of a bare name it is the current folder, where `Path::parent` is empty.
@@ -172,19 +175,30 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
 /// Replaces a file that the user named, in a folder that may belong to anybody. A symbolic link at its name
 /// is replaced and not followed.
 pub(crate) fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    write_with(path, content, FILE)
+}
+
+/// The same of a file that others may read, as far as the umask lets them.
+pub(crate) fn write_for_all(path: &Path, content: &[u8]) -> io::Result<()> {
+    write_with(path, content, FILE_FOR_ALL)
+}
+
+fn write_with(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let name = path.file_name().and_then(|name| name.to_str());
     let name = name.ok_or_else(|| io::Error::other("the path does not name a file"))?;
     let dir = Dir::open_ambient_dir(folder_of(path), ambient_authority())?;
     let aside = format!(".{name}.{}", unforeseen()?);
-    let put = put(&dir, &aside, name, content);
+    let put = put(&dir, &aside, name, content, mode);
     if put.is_err() {
         let _ = dir.remove_file(&aside);
     }
     put
 }
 
-fn put(dir: &Dir, aside: &str, name: &str, content: &[u8]) -> io::Result<()> {
-    let mut file = open(dir, aside, OpenOptions::new().write(true).create_new(true))?;
+/// Writes a new file under one name, and then gives it the other.
+fn put(dir: &Dir, aside: &str, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
+    // A new file is of this user, and no link is followed to it.
+    let mut file = dir.open_with(aside, OpenOptions::new().write(true).create_new(true).mode(mode))?;
     file.write_all(content)?;
     file.sync_data()?;
     dir.rename(aside, dir, name)

@@ -15,11 +15,12 @@
 //! was killed may be missing: a thread writes them behind the event loop.
 
 mod exchanges;
+mod limits;
 mod segments;
 mod thread;
 
 use std::collections::BTreeMap;
-use std::io::{self, BufRead};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,12 +32,14 @@ use polity_core::contract::Manifest;
 use polity_core::contract::wit::PACKAGE;
 use polity_core::record::PassRecord;
 use polity_drivers::Exchanged;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::display::{SHOWN, printable, shortened};
 use crate::private;
 pub use exchanges::Exchanges;
-use segments::Segments;
+use limits::Recorded;
+pub use limits::{ReadLimits, Unread};
+use segments::{Segment, Segments, Text};
 pub use thread::RecordingThread;
 
 /// The first line of a segment.
@@ -69,6 +72,18 @@ const RING: u64 = 64 << 20;
 /// The most bytes that a binding may allow for the journal of a role in a pass, and for what a step returns.
 /// `segments::UNPACKED` follows from it, so a larger limit would make passes that nobody can read again.
 pub(crate) const RECORDED: u64 = 32 << 20;
+/// The most bytes that are read of the header of a segment, which has some hundred.
+const HEADER: u64 = 64 << 10;
+/// The most bytes that are read of a binding. An API server stores objects of half of it.
+const BINDING: u64 = 4 << 20;
+/// The most bytes that are read of a manifest. The sandbox takes 2 MiB, and here its JSON is indented.
+const MANIFEST: u64 = 8 << 20;
+/// The most edges of a manifest. Each pass is compared with all of them; shipped policies have up to a hundred.
+const EDGES: usize = 1_000;
+/// The most bytes of the name of a policy, as a host takes it.
+const NAME: usize = 253;
+/// The most bytes that are read of [`WAITING`]: of its 4,096 objects each has four kibibytes at most.
+const WAITS: u64 = 16 << 20;
 
 /// Writes a recording. A pass that cannot be written is lost, and the next pass is tried again. If somebody
 /// deleted the folder, it is created again.
@@ -249,6 +264,7 @@ fn check_format(header: &[u8]) -> Result<()> {
 /// Reads a recording.
 pub struct Recording {
     dir: Dir,
+    limits: ReadLimits,
 }
 
 impl Recording {
@@ -256,26 +272,31 @@ impl Recording {
     pub fn open(path: &Path) -> Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())
             .with_context(|| format!("cannot open the recording {}", path.display()))?;
-        Ok(Recording { dir })
+        let limits = ReadLimits::default();
+        Ok(Recording { dir, limits })
     }
 
-    /// Hands every pass to `see`, oldest first, and returns how many lines cannot be read. A last line that a
-    /// crash cut short does not count.
-    pub fn passes(&self, see: impl FnMut(PassRecord)) -> Result<u64> {
-        lines(&self.folder()?, None, see)
+    /// Reads within these limits.
+    pub fn within(self, limits: ReadLimits) -> Self {
+        Recording { limits, ..self }
+    }
+
+    /// Hands every pass to `see`, oldest first, and returns what is not read. A last line that a crash cut short does not count.
+    pub fn passes(&self, see: impl FnMut(PassRecord)) -> Result<Unread> {
+        lines(&self.folder()?, None, self.limits, see)
     }
 
     /// The same of the newest session alone: since the last start of a host on this folder.
-    pub fn newest_session(&self, see: impl FnMut(PassRecord)) -> Result<u64> {
+    pub fn newest_session(&self, see: impl FnMut(PassRecord)) -> Result<Unread> {
         let folder = self.folder()?;
-        lines(&folder, newest_session(&folder)?, see)
+        lines(&folder, newest_session(&folder)?, self.limits, see)
     }
 
-    /// The passes as lines, which others read: of all sessions or of the newest alone. Returns how many segments are damaged.
-    pub fn lines(&self, all: bool, see: impl FnMut(Line)) -> Result<u64> {
+    /// The passes as lines, which others read: of all sessions or of the newest alone. Returns what of the segments is not read.
+    pub fn lines(&self, all: bool, see: impl FnMut(Line)) -> Result<Unread> {
         let folder = self.folder()?;
         let session = if all { None } else { newest_session(&folder)? };
-        raw_lines(&folder, session, see)
+        raw_lines(&folder, session, self.limits, see)
     }
 
     fn folder(&self) -> Result<Dir> {
@@ -285,43 +306,54 @@ impl Recording {
 
     /// The file that tells what objects wait for; `None` if there is none.
     pub(crate) fn waiting(&self) -> Result<Option<String>> {
-        self.file(WAITING)
+        self.file(WAITING, WAITS)
     }
 
     /// The same of what drivers exchanged with clouds.
-    pub fn exchanges(&self, see: impl FnMut(Exchanged)) -> Result<u64> {
+    pub fn exchanges(&self, see: impl FnMut(Exchanged)) -> Result<Unread> {
         match self.dir.open_dir(EXCHANGES) {
-            Ok(exchanges) => lines(&exchanges, None, see),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+            Ok(exchanges) => lines(&exchanges, None, self.limits, see),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Unread::default()),
             Err(e) => Err(e).with_context(|| format!("cannot open {EXCHANGES}")),
         }
     }
 
-    /// What the binding of this digest said; `None` if it was not recorded, as in recordings of older versions.
-    pub fn binding(&self, digest: &str) -> Result<Option<BindingSpec>> {
+    /// What the binding of this digest said, and what was cut of its limits; `None` if it was not recorded, as in recordings of
+    /// older versions.
+    pub fn binding(&self, digest: &str) -> Result<Option<(BindingSpec, Vec<String>)>> {
         if digest.is_empty() {
             return Ok(None);
         }
         let name = format!("bindings/{digest}.json");
-        let Some(text) = self.file(&name)? else {
+        let Some(text) = self.file(&name, BINDING)? else {
             return Ok(None);
         };
-        let spec = serde_json::from_str(&text).with_context(|| format!("{name} is damaged"))?;
-        Ok(Some(spec))
+        let mut spec: BindingSpec =
+            serde_json::from_str(&text).with_context(|| format!("{name} is damaged"))?;
+        let cut;
+        (spec.limits, cut) = self.limits.of_binding(&spec.limits);
+        Ok(Some((spec, cut)))
     }
 
-    /// The text of a file; `None` if there is none.
-    fn file(&self, name: &str) -> Result<Option<String>> {
-        match private::open_of_others(&self.dir, name).and_then(io::read_to_string) {
-            Ok(text) => Ok(Some(text)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e).with_context(|| format!("cannot read {name}")),
+    /// The text of a file of JSON, which normally has at most so many bytes; `None` if there is none.
+    fn file(&self, name: &str, normal: u64) -> Result<Option<String>> {
+        let most = self.limits.bytes(normal);
+        let mut text = String::new();
+        let file = private::open_of_others(&self.dir, name);
+        match file.and_then(|file| file.take(most + 1).read_to_string(&mut text)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.with_context(|| format!("cannot read {name}"))?,
+        };
+        if text.len() as u64 > most || self.limits.is_too_much(text.as_bytes()) {
+            let hint = self.limits.hint();
+            bail!("{name} is larger than a host writes it, so it is not read{hint}");
         }
+        Ok(Some(text))
     }
 
-    /// The manifests of the policies that took part, by digest.
+    /// The manifests of the policies that took part, by digest. Those that cannot be read are logged.
     pub fn manifests(&self) -> Result<BTreeMap<String, Manifest>> {
-        let mut manifests = BTreeMap::new();
+        let (mut manifests, mut marks_left) = (BTreeMap::new(), limits::MARKS);
         for entry in self
             .dir
             .read_dir("policies")
@@ -331,19 +363,34 @@ impl Recording {
             let Some(digest) = name.to_str().and_then(|n| n.strip_suffix(".json")) else {
                 continue;
             };
-            let at = format!("policies/{digest}.json");
-            let text = private::open_of_others(&self.dir, &at).and_then(io::read_to_string);
-            let text = text.with_context(|| format!("cannot read {at}"))?;
-            match serde_json::from_str(&text) {
-                Ok(manifest) => {
-                    manifests.insert(digest.to_owned(), manifest);
-                }
+            match self.manifest(digest, &mut marks_left) {
+                Ok(manifest) => manifests.extend(manifest.map(|manifest| (digest.to_owned(), manifest))),
                 Err(e) => {
-                    tracing::warn!("{at} is damaged, so the policy's manifest is missing: {e}")
+                    let why = shortened(&format!("{e:#}"), SHOWN);
+                    tracing::warn!("the manifest of a policy is missing: {}", printable(&why));
                 }
             }
         }
         Ok(manifests)
+    }
+
+    /// A manifest, if it has no more marks of JSON than all manifests may still have.
+    fn manifest(&self, digest: &str, marks_left: &mut usize) -> Result<Option<Manifest>> {
+        let name = format!("policies/{digest}.json");
+        let Some(text) = self.file(&name, MANIFEST)? else {
+            return Ok(None);
+        };
+        if !self.limits.has_room(marks_left, text.as_bytes()) {
+            let hint = self.limits.hint();
+            bail!("there are too many manifests to read {name}{hint}");
+        }
+        let manifest: Manifest = serde_json::from_str(&text).with_context(|| format!("{name} is damaged"))?;
+        let is_long = manifest.name.len() > NAME || manifest.edges.len() > EDGES;
+        if is_long && self.limits == ReadLimits::Capped {
+            let hint = self.limits.hint();
+            bail!("{name} has more than {EDGES} edges, or a longer name than a host takes{hint}");
+        }
+        Ok(Some(manifest))
     }
 }
 
@@ -362,8 +409,10 @@ fn session_of(header: &[u8]) -> Option<u64> {
 fn newest_session(folder: &Dir) -> Result<Option<u64>> {
     for number in segments::numbers(folder)?.into_iter().rev() {
         let segment = segments::open(folder, number)?;
-        let header = segment.and_then(|(_, segment)| segment.split(b'\n').next()?.ok());
-        if let Some(session) = header.and_then(|header| session_of(&header)) {
+        let header = segment.and_then(|mut segment| segment.line(HEADER).ok()?);
+        if let Some(Text::Line(header)) = header
+            && let Some(session) = session_of(&header)
+        {
             return Ok(Some(session));
         }
     }
@@ -383,91 +432,115 @@ fn next_session(path: &Path) -> u64 {
     sessions().unwrap_or_default().saturating_add(1)
 }
 
-/// Hands every line of the segments in a folder to `see`, or only those of one session. Returns how many cannot be read. A last
-/// line that a crash cut short does not count.
-fn lines<T: DeserializeOwned>(folder: &Dir, session: Option<u64>, mut see: impl FnMut(T)) -> Result<u64> {
-    let mut unread = 0;
-    let damaged = raw_lines(folder, session, |line| match line.read() {
-        Ok(Some(record)) => see(record),
-        Ok(None) => {}
-        Err(e) => {
-            unread += 1;
-            tracing::debug!("{e}");
+/// Hands every line of the segments in a folder to `see`, or only those of one session. Returns what is not read. A last line that
+/// a crash cut short does not count.
+fn lines<T: Recorded>(
+    folder: &Dir,
+    session: Option<u64>,
+    limits: ReadLimits,
+    mut see: impl FnMut(T),
+) -> Result<Unread> {
+    let mut lines = Unread::default();
+    let mut unread = raw_lines(folder, session, limits, |line| {
+        if let Some(record) = line.read(&mut lines) {
+            see(record);
         }
     })?;
-    Ok(damaged + unread)
+    unread.add(lines);
+    Ok(unread)
 }
 
 /// A line of a segment.
 pub struct Line {
-    bytes: Vec<u8>,
+    text: Text,
     /// Whether another one follows in the segment.
     is_followed: bool,
+    limits: ReadLimits,
 }
 
 impl Line {
     /// The bytes of its text.
     pub fn bytes(&self) -> usize {
-        self.bytes.len()
+        match &self.text {
+            Text::Line(bytes) => bytes.len(),
+            Text::TooLong => 0,
+        }
     }
 
-    /// What the line holds; `None` if it is the last one of its segment, and a crash cut it short.
-    ///
-    /// # Errors
-    /// If it is damaged.
-    pub fn read<T: DeserializeOwned>(&self) -> serde_json::Result<Option<T>> {
-        match serde_json::from_slice(&self.bytes) {
-            Err(_) if !self.is_followed => Ok(None),
-            read => read.map(Some),
+    /// The pass in the line. `None` if it is not read, which `unread` counts, and if it is the last one of its segment, and a crash
+    /// cut it short.
+    pub fn pass(&self, unread: &mut Unread) -> Option<PassRecord> {
+        self.read(unread)
+    }
+
+    fn read<T: Recorded>(&self, unread: &mut Unread) -> Option<T> {
+        let read = self.limits.read(&self.text);
+        match read {
+            Ok(Ok(record)) => return Some(record),
+            Ok(Err(why)) => unread.leave_out(why),
+            Err(e) if self.is_followed => {
+                unread.damaged += 1;
+                tracing::debug!("{}", printable(&shortened(&e.to_string(), SHOWN)));
+            }
+            Err(_) => {}
         }
+        None
     }
 }
 
-/// The lines themselves. Returns how many segments are damaged.
-fn raw_lines(folder: &Dir, session: Option<u64>, mut see: impl FnMut(Line)) -> Result<u64> {
-    let mut damaged = 0;
+/// The lines themselves. Returns what of the segments is not read.
+fn raw_lines(
+    folder: &Dir,
+    session: Option<u64>,
+    limits: ReadLimits,
+    mut see: impl FnMut(Line),
+) -> Result<Unread> {
+    let mut unread = Unread::default();
     for number in segments::numbers(folder)? {
-        let Some((name, segment)) = segments::open(folder, number)? else {
+        let Some(mut segment) = segments::open(folder, number)? else {
             continue;
         };
-        let mut lines = segment.split(b'\n');
-        if let Some(Ok(header)) = lines.next() {
-            check_format(&header).with_context(|| format!("cannot read {name}"))?;
+        let header = segment.line(HEADER);
+        if let Ok(Some(Text::Line(header))) = header {
+            check_format(&header).with_context(|| format!("cannot read {}", segment.name))?;
             let others = session.zip(session_of(&header));
             if others.is_some_and(|(wanted, session)| session != wanted) {
                 continue;
             }
         }
-        let mut last: Option<Vec<u8>> = None;
-        for line in lines {
-            let line = match line {
-                Ok(line) => line,
-                // Nothing more comes out of a compressed segment that is damaged.
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        io::ErrorKind::InvalidData
-                            | io::ErrorKind::UnexpectedEof
-                            | io::ErrorKind::InvalidInput
-                    ) =>
-                {
-                    tracing::warn!("{name} is damaged: {e}");
-                    damaged += 1;
-                    break;
-                }
-                Err(e) => return Err(e).with_context(|| format!("cannot read {name}")),
-            };
-            if let Some(bytes) = last.replace(line) {
-                let is_followed = true;
-                see(Line { bytes, is_followed });
+        let mut last: Option<Text> = None;
+        let mut hand = |text: Option<Text>, is_followed: bool| {
+            if let Some(text) = text {
+                see(Line {
+                    text,
+                    is_followed,
+                    limits,
+                });
             }
+        };
+        while let Some(text) = next(&mut segment, limits, &mut unread)? {
+            hand(last.replace(text), true);
         }
-        if let Some(bytes) = last {
-            let is_followed = false;
-            see(Line { bytes, is_followed });
+        hand(last, false);
+        if segment.goes_on() {
+            unread.leave_out(limits::BEHIND);
         }
     }
-    Ok(damaged)
+    Ok(unread)
+}
+
+/// The next line of a segment. A segment that is damaged ends there.
+fn next(segment: &mut Segment, limits: ReadLimits, unread: &mut Unread) -> Result<Option<Text>> {
+    use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    match segment.line(limits.line()) {
+        // Nothing more comes out of a compressed segment that is damaged.
+        Err(e) if matches!(e.kind(), InvalidData | UnexpectedEof | InvalidInput) => {
+            tracing::warn!("{} is damaged: {e}", segment.name);
+            unread.damaged += 1;
+            Ok(None)
+        }
+        line => line.with_context(|| format!("cannot read {}", segment.name)),
+    }
 }
 
 /// A temporary folder for a recording. When its host has ended, only the newest such folder stays.
@@ -573,10 +646,10 @@ mod tests {
     use super::*;
     use crate::edges::tests::pass;
 
-    fn noted(see: impl FnOnce(&mut dyn FnMut(PassRecord)) -> Result<u64>) -> Vec<String> {
+    fn noted(see: impl FnOnce(&mut dyn FnMut(PassRecord)) -> Result<Unread>) -> Vec<String> {
         let mut notes = Vec::new();
         let damaged = see(&mut |record| notes.extend(record.notes().map(str::to_owned)));
-        assert_eq!(damaged.expect("a recording"), 0);
+        assert_eq!(damaged.expect("a recording"), Unread::default());
         notes
     }
 

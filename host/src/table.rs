@@ -2,7 +2,7 @@
 
 use console::{measure_text_width, truncate_str};
 
-use crate::display::printable;
+use crate::display::{SHOWN, printable, shortened};
 
 /// The space between two columns.
 const GAP: usize = 3;
@@ -21,10 +21,11 @@ impl Table {
         }
     }
 
-    /// Adds a row. Characters that act on a terminal are escaped.
+    /// Adds a row. Long cells are cut, and characters that act on a terminal are escaped.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells = cells.into_iter();
         self.rows
-            .push(cells.into_iter().map(|cell| printable(&cell)).collect());
+            .push(cells.map(|cell| printable(&shortened(&cell, SHOWN))).collect());
     }
 
     /// The lines of the table; none is wider than `width`, if that is given.

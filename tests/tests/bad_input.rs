@@ -12,5 +12,6 @@ mod objects;
 mod policies;
 mod pruned;
 mod reach;
+mod recordings;
 mod roles;
 mod wishes;

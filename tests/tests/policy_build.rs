@@ -1,6 +1,7 @@
 //! `polity policy build`: the files of a policy as a deployment takes them.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -61,6 +62,37 @@ fn a_crate_becomes_two_files_and_the_packed_one_is_the_same_policy() {
     assert_eq!(inspected["manifest"], said["manifest"]);
     let definitions = succeeds(polity(&["crds", file]));
     assert!(definitions.contains("machines.capv.polity.dev"), "{definitions}");
+}
+
+#[test]
+fn no_link_in_the_folder_leads_what_is_written_elsewhere() {
+    let (place, elsewhere) = (
+        tempfile::tempdir().expect("a folder"),
+        tempfile::tempdir().expect("a folder"),
+    );
+    let names = ["capv-machine.wasm", "capv-machine.wasm.gz"];
+    let links = names
+        .iter()
+        .flat_map(|name| [(*name).to_owned(), format!("{name}.new")]);
+    let links: Vec<String> = links.collect();
+    for link in &links {
+        fs::write(elsewhere.path().join(link), "precious").expect("written");
+        symlink(elsewhere.path().join(link), place.path().join(link)).expect("linked");
+    }
+    built("policies/capv-machine", place.path());
+    for link in &links {
+        let victim = fs::read_to_string(elsewhere.path().join(link)).expect("read");
+        assert_eq!(victim, "precious", "{link}");
+    }
+    for name in names {
+        let file = fs::symlink_metadata(place.path().join(name)).expect("written");
+        assert!(file.is_file(), "{name} is still a link");
+        // As any new file: a host of another user reads it.
+        let other = place.path().join("other");
+        fs::write(&other, "").expect("written");
+        let mode = |file: fs::Metadata| file.permissions().mode();
+        assert_eq!(mode(file), mode(fs::metadata(other).expect("written")));
+    }
 }
 
 #[test]

@@ -148,13 +148,15 @@ impl Policy {
         stepped(returned, &store, limits, &self.manifest)
     }
 
-    /// What a step says to the author of the policy (`debug.say`): some hundred messages of some thousand characters.
-    pub fn debug(&self, pass: &Pass, limits: &Limits) -> Vec<String> {
+    /// What a step says to the author of the policy (`debug.say`): some hundred messages of some thousand characters. Returns
+    /// the fuel that was used, too.
+    pub fn debug(&self, pass: &Pass, limits: &Limits) -> (Vec<String>, u64) {
         let mut store = store(&self.engine, limits, self.sizes.instances);
         store.data_mut().debug = Some(Vec::new());
         // How the step ends is known, and what it said before a fault is of interest, too.
         let _ = self.step_in(&mut store, pass);
-        store.data_mut().debug.take().unwrap_or_default()
+        let said = store.data_mut().debug.take().unwrap_or_default();
+        (said, used(&store, limits))
     }
 
     fn step_in(&self, store: &mut Store<State>, pass: &Pass) -> wasmtime::Result<Step> {

@@ -14,6 +14,7 @@ use crate::display::duration;
 use crate::policies::Policies;
 use crate::private;
 use crate::progress::{Format, print, say};
+use crate::recording::ReadLimits;
 
 /// How often the folders are looked at.
 const LOOKS: Duration = Duration::from_millis(200);
@@ -48,6 +49,9 @@ pub(super) struct Dev {
     /// Judge the passes of this recording at each save, in place of those of the last run.
     #[arg(long, value_name = "DIR")]
     recordings: Option<PathBuf>,
+    /// The limits within which recordings are read, as of `polity replay`.
+    #[arg(long, value_enum, value_name = "LIMITS", default_value_t)]
+    limits: ReadLimits,
 }
 
 /// What is saved: files with their times and sizes.
@@ -117,7 +121,11 @@ impl Workshop {
         let (judging, judged) = (Instant::now(), self.recordings());
         for recording in &judged {
             let [policy, recordings] = ["--policy", "--recordings"].map(Path::new);
-            self.polity("replay", &[policy, &built, recordings, recording])?;
+            let mut words = vec![policy, &built, recordings, recording];
+            if self.dev.limits == ReadLimits::Recorded {
+                words.extend(["--limits", "recorded"].map(Path::new));
+            }
+            self.polity("replay", &words)?;
         }
         if !judged.is_empty() {
             took = format!("{took}, judged within {} after it", duration(judging.elapsed()));

@@ -11,9 +11,12 @@ use polity_core::record::{PassRecord, RoleRecord};
 use serde_json::json;
 
 use super::recorded::Sessions;
-use crate::display::printable;
+use crate::display::{SHOWN, printable, shortened, shown};
 use crate::progress::{Format, print, print_json, say};
-use crate::recording::{self, Recording};
+use crate::recording::{self, Unread};
+
+/// The most different ids that are counted. Tables have some hundred; more are ids of no table, and a few of them are shown.
+const IDS: usize = 50_000;
 
 /// Count which edges of the policies' workflows the recorded passes took.
 ///
@@ -43,8 +46,8 @@ impl Edges {
             self.recordings.clone()
         };
         for folder in &recordings {
-            let damaged = self.count(folder, &mut counted)?;
-            super::recorded::warn_of_damage(format, folder, damaged);
+            let unread = self.count(folder, &mut counted)?;
+            self.sessions.warn_of(format, folder, &unread);
         }
         counted.show(format);
         let missing = counted.missing();
@@ -69,9 +72,9 @@ impl Edges {
         })
     }
 
-    /// Counts the edges of a recording. Returns the number of damaged lines.
-    fn count(&self, folder: &Path, counted: &mut Counted) -> Result<u64> {
-        let recording = Recording::open(folder)?;
+    /// Counts the edges of a recording. Returns what of it is not read.
+    fn count(&self, folder: &Path, counted: &mut Counted) -> Result<Unread> {
+        let recording = self.sessions.open(folder)?;
         let all = recording.manifests()?;
         let mut manifests = all.clone();
         manifests.retain(|_, manifest| self.wants(&manifest.name));
@@ -146,10 +149,10 @@ impl Counted {
             edges.any(|e| e.id == **id && e.derived_from.is_some())
         };
         for id in noted.chain(taken.iter().filter(is_derived)) {
-            *self
-                .counts
-                .entry((manifest.name.clone(), id.clone()))
-                .or_default() += 1;
+            let edge = (manifest.name.clone(), id.clone());
+            if self.counts.len() < IDS || self.counts.contains_key(&edge) {
+                *self.counts.entry(edge).or_default() += 1;
+            }
         }
     }
 
@@ -160,14 +163,14 @@ impl Counted {
                 let count = self.counts.get(&(policy.clone(), edge.id.clone()));
                 let count = count.copied().unwrap_or(0);
                 match format {
-                    Format::Json => print_json(
-                        &json!({"policy": policy, "id": edge.id, "count": count, "meaning": edge.meaning}),
-                    ),
-                    Format::Text => print(&format_args!(
-                        "{:<12} {count:>8}  {}",
-                        printable(&edge.id),
-                        printable(&edge.meaning)
+                    Format::Json => print_json(&shown(
+                        json!({"policy": policy, "id": edge.id, "count": count, "meaning": edge.meaning}),
                     )),
+                    Format::Text => {
+                        let [id, meaning] =
+                            [&edge.id, &edge.meaning].map(|text| printable(&shortened(text, SHOWN)));
+                        print(&format_args!("{id:<12} {count:>8}  {meaning}"));
+                    }
                 }
             }
         }

@@ -2,14 +2,15 @@
 
 mod debug;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use polity_core::contract::{Act, Conclusion, Entry, Manifest, Question, Request, Resolution, Wait};
+use polity_core::contract::{Act, Conclusion, Entry, Kind, Manifest, Question, Request, Resolution, Wait};
+use polity_core::key::Key;
 use polity_core::record::{PassRecord, RoleRecord, WritePurpose};
 use polity_core::time::Unix;
 use polity_kube_rules::time::rfc3339;
@@ -17,17 +18,20 @@ use serde_json::{Value, json};
 
 use debug::Debug;
 
-use super::recorded::{KindName, Recorded, RecordedPasses};
-use crate::display::{duration, printable, then};
+use super::recorded::{KindName, RecordedPasses};
+use crate::display::{duration, printable, shortened, then};
 use crate::edges;
-use crate::progress::{Format, print, print_json};
-use crate::waiting::WaitingObject;
+use crate::progress::{Format, print, print_json, say};
+use crate::waiting::{Waiting, WaitingObject};
 
 /// What each step of a role said to the author of the policy.
 type Said = Vec<Vec<String>>;
 
 /// The most characters of an answer or patch that are shown without --full.
 const SHOWN: usize = 160;
+/// The most characters of what was asked, of a failure, and of a whole line, without --full.
+const WORDS: usize = 1_024;
+const LINE: usize = 4_096;
 
 /// Show the passes of an object, the reason for each step, and what the object waits for.
 ///
@@ -46,7 +50,7 @@ pub(super) struct Explain {
     /// Show only this many of the newest passes.
     #[arg(long, value_name = "N")]
     last: Option<usize>,
-    /// Show answers and patches in full.
+    /// Show answers, patches and all other texts in full.
     #[arg(long)]
     full: bool,
     /// Show the ids of edges, too, and the edges that the host derives.
@@ -61,23 +65,42 @@ pub(super) struct Explain {
 impl Explain {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         let kind = KindName::new(&self.kind);
-        let mut passes = Vec::new();
-        let (folder, manifests) = self.recorded.passes(format, |record, _| {
-            let group = group_of(&record.kind.api_version);
-            if kind.fits(&record.kind.kind, group) && record.key.to_string() == self.name {
-                passes.push(record);
+        let fits = |of: &Kind, key: &Key| {
+            kind.fits(&of.kind, group_of(&of.api_version)) && key.to_string() == self.name
+        };
+        let (folder, recording) = self.recorded.open()?;
+        let waiting = Waiting::read(&recording).unwrap_or_else(|e| {
+            say(format, &format!("{e:#}"));
+            Waiting::default()
+        });
+        let debug = self.step.then(|| Debug::of(&folder, recording, format));
+        let debug = debug.transpose()?;
+        // A pass is shown when it is read: all passes of an object may be more than there is memory.
+        let (mut is_found, mut last, mut shown) = (false, VecDeque::new(), Ok(()));
+        let manifests = self.recorded.passes(format, |record, manifests| {
+            if !fits(&record.kind, &record.key) {
+                return;
+            }
+            is_found = true;
+            match self.last {
+                None if shown.is_ok() => shown = self.show_pass(&record, manifests, debug.as_ref(), format),
+                None => {}
+                Some(most) => {
+                    last.push_back(record);
+                    last.drain(..last.len().saturating_sub(most));
+                }
             }
         })?;
-        let waiting = Recorded::waiting(format, &folder);
-        let waits: Vec<&WaitingObject> = waiting
+        shown?;
+        for record in &last {
+            self.show_pass(record, &manifests, debug.as_ref(), format)?;
+        }
+        let mut waits = waiting
             .objects
             .iter()
-            .filter(|object| {
-                let group = group_of(&object.kind.api_version);
-                kind.fits(&object.kind.kind, group) && object.key.to_string() == self.name
-            })
-            .collect();
-        if passes.is_empty() && waits.is_empty() {
+            .filter(|object| fits(&object.kind, &object.key))
+            .peekable();
+        if !is_found && waits.peek().is_none() {
             let (folder, more) = (folder.display(), no_room(waiting.left_out));
             bail!(
                 "the recording {folder} holds no pass of {} {}{}{more}",
@@ -86,23 +109,29 @@ impl Explain {
                 self.recorded.hint()
             );
         }
-        let skipped = self.last.map_or(0, |last| passes.len().saturating_sub(last));
-        let debug = self.step.then(|| Debug::of(&folder, format)).transpose()?;
-        for record in &passes[skipped..] {
-            let mut said = Vec::new();
-            if let Some(debug) = &debug {
-                let said_by = |role| debug.said(record, role);
-                said = record.roles.iter().map(said_by).collect::<Result<_>>()?;
-            }
-            match format {
-                Format::Json => print_json(&as_json(record, &manifests, &said)?),
-                Format::Text => self.show(record, &manifests, &said),
-            }
-        }
         for object in waits {
             show_waiting(object, waiting.at, format);
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    fn show_pass(
+        &self,
+        record: &PassRecord,
+        manifests: &BTreeMap<String, Manifest>,
+        debug: Option<&Debug>,
+        format: Format,
+    ) -> Result<()> {
+        let mut said = Vec::new();
+        if let Some(debug) = debug {
+            let said_by = |role| debug.said(record, role);
+            said = record.roles.iter().map(said_by).collect::<Result<_>>()?;
+        }
+        match format {
+            Format::Json => print_json(&as_json(record, manifests, &said)?),
+            Format::Text => self.show(record, manifests, &said),
+        }
+        Ok(())
     }
 
     /// Shows a pass. `said` is what each step of each role said to the author of the policy.
@@ -113,7 +142,7 @@ impl Explain {
         } else {
             String::new()
         };
-        line(&format!(
+        self.line(&format!(
             "{}  pass {}  because: {}{attempt}",
             rfc3339(record.started.unix.0),
             record.pass.0,
@@ -137,8 +166,8 @@ impl Explain {
                 WritePurpose::Publish(part) => format!("{part:?}").to_lowercase(),
             };
             match (&write.version, &write.failure) {
-                (Some(version), _) => line(&format!("    wrote   {what}, version {version}")),
-                (None, Some(failure)) => line(&format!("    write   {what} failed: {failure}")),
+                (Some(version), _) => self.line(&format!("    wrote   {what}, version {version}")),
+                (None, Some(failure)) => self.line(&format!("    write   {what} failed: {failure}")),
                 (None, None) => {}
             }
         }
@@ -168,12 +197,12 @@ impl Explain {
                 (None, Some(fault)) => format!("fault: {fault}"),
                 (None, None) => "-".into(),
             };
-            line(&format!("    retry   {name} → {said}"));
+            self.line(&format!("    retry   {name} → {said}"));
         }
         if record.shortened {
-            line("    lacks   long texts: more was said than could be recorded");
+            self.line("    lacks   long texts: more was said than could be recorded");
         }
-        line(&format!("    then    {}", then(record)));
+        self.line(&format!("    then    {}", then(record)));
     }
 
     /// Shows a sentence in each line, after its id if ids are wanted.
@@ -181,9 +210,9 @@ impl Explain {
         let mut label = label;
         for (id, sentence) in edges {
             if self.ids && id != sentence {
-                line(&format!("    {label:<7} {id}  {sentence}"));
+                self.line(&format!("    {label:<7} {id}  {sentence}"));
             } else {
-                line(&format!("    {label:<7} {sentence}"));
+                self.line(&format!("    {label:<7} {sentence}"));
             }
             label = "";
         }
@@ -196,12 +225,8 @@ impl Explain {
                 Resolution::Absent => "absent".into(),
                 Resolution::Unknown(why) => format!("unknown: {why}"),
             };
-            line(&format!(
-                "    doubt   {} of {}: {}",
-                doubt.operation,
-                doubt.intent,
-                self.short(&state)
-            ));
+            let what = self.cut(&format!("{} of {}", doubt.operation, doubt.intent), WORDS);
+            self.line(&format!("    doubt   {what}: {}", self.short(&state)));
         }
         if self.step {
             self.show_steps(role, said);
@@ -209,10 +234,10 @@ impl Explain {
             self.show_entries(role, 0..role.journal.len());
         }
         if let Some(verdict) = &role.verdict {
-            line(&format!("    verdict {verdict:?}"));
+            self.line(&format!("    verdict {verdict:?}"));
         }
         if let Some(fault) = &role.fault {
-            line(&format!("    fault   {fault}"));
+            self.line(&format!("    fault   {fault}"));
         }
         let Some(conclusion) = &role.conclusion else {
             return;
@@ -223,10 +248,10 @@ impl Explain {
             notes.map(|id| (id.as_str(), edges::sentence(id, manifest))),
         );
         if let Some(patch) = conclusion.patch.as_deref().filter(|patch| *patch != "{}") {
-            line(&format!("    patch   {}", self.short(patch)));
+            self.line(&format!("    patch   {}", self.short(patch)));
         }
         for event in &conclusion.events {
-            line(&format!(
+            self.line(&format!(
                 "    event   {:?} {}: {}",
                 event.kind, event.reason, event.message
             ));
@@ -237,7 +262,7 @@ impl Explain {
     fn show_steps(&self, role: &RoleRecord, said: &[Vec<String>]) {
         let RoleRecord { journal, had, .. } = role;
         let Some(known) = had.first() else {
-            line("    steps   were not recorded: the recording is of an older version of polity");
+            self.line("    steps   were not recorded: the recording is of an older version of polity");
             return self.show_entries(role, 0..journal.len());
         };
         let end = journal.len();
@@ -251,12 +276,12 @@ impl Explain {
                 (false, Some(_)) => "broke its contract",
             };
             let name = role.role.as_str();
-            line(&format!(
+            self.line(&format!(
                 "    step    {} of {name} knew {from} answers and {ends}",
                 number + 1
             ));
             for message in said.get(number).into_iter().flatten() {
-                line(&format!("    debug   {}", self.short(message)));
+                self.line(&format!("    debug   {}", self.short(message)));
             }
             self.show_entries(role, from..to);
         }
@@ -271,12 +296,13 @@ impl Explain {
                 continue;
             }
             let (verb, what) = self.request(entry);
+            let what = self.cut(&what, WORDS);
             let answer = match &entry.answer {
                 Ok(json) => self.short(json),
-                Err(failure) => failure.to_string(),
+                Err(failure) => self.cut(&failure.to_string(), WORDS),
             };
             let unused = if is_used { "" } else { " (not used)" };
-            line(&format!("    {verb}     {what} → {answer}{unused}"));
+            self.line(&format!("    {verb}     {what} → {answer}{unused}"));
         }
     }
 
@@ -320,12 +346,18 @@ impl Explain {
         }
     }
 
+    /// An answer, a patch or arguments.
     fn short(&self, text: &str) -> String {
-        if self.full || text.chars().count() <= SHOWN {
-            text.to_owned()
-        } else {
-            text.chars().take(SHOWN).chain(['…']).collect()
-        }
+        self.cut(text, SHOWN)
+    }
+
+    /// Prints one line.
+    fn line(&self, text: &str) {
+        line(&self.cut(text, LINE));
+    }
+
+    fn cut(&self, text: &str, most: usize) -> String {
+        shortened(text, if self.full { usize::MAX } else { most })
     }
 }
 
@@ -359,6 +391,7 @@ fn show_waiting(object: &WaitingObject, at: Unix, format: Format) {
     match format {
         Format::Json => print_json(&json!({"at": at, "waiting": object})),
         Format::Text => {
+            let waits_for = shortened(waits_for, LINE);
             line(&format!("{}  waits for {waits_for}", rfc3339(at.0)));
             line(&format!("    since   {}", rfc3339(since.0)));
             if let Some(due) = object.due {

@@ -10,8 +10,9 @@ use polity_kube_rules::time::rfc3339;
 use serde_json::json;
 
 use super::recorded::{KindName, RecordedPasses};
+use crate::display::{SHOWN, shown};
 use crate::edges;
-use crate::overview::{Overview, State};
+use crate::overview::State;
 use crate::progress::{Format, print, print_json};
 use crate::table::Table;
 
@@ -39,10 +40,9 @@ pub(super) struct Get {
 impl Get {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         let kind = self.kind.as_deref().map(KindName::new);
-        let (overview, mut edges) = (Overview::default(), BTreeMap::new());
-        self.recorded.passes(format, |record, manifests| {
-            edges.insert(record.key.clone(), edges::taken(&record, manifests));
-            overview.passed(&record, manifests);
+        let mut edges = BTreeMap::new();
+        let objects = self.recorded.objects(format, |record, manifests| {
+            edges.insert(record.key.clone(), first(edges::taken(record, manifests)));
         })?;
         let ids = if self.ids { &["EDGES"][..] } else { &[] };
         let headings = [
@@ -55,7 +55,7 @@ impl Get {
             "LAST EVENT",
         ];
         let mut table = Table::new(&[&headings[..], ids].concat());
-        for (key, standing) in overview.objects() {
+        for (key, standing) in objects {
             let is_kind = kind
                 .as_ref()
                 .is_none_or(|kind| kind.fits(&standing.kind, &standing.group));
@@ -67,12 +67,12 @@ impl Get {
             let ended = rfc3339(standing.ended.unix.0);
             let (passes, edges) = (standing.costs.passes, &edges[&key]);
             if format == Format::Json {
-                print_json(&json!({
+                print_json(&shown(json!({
                     "binding": &*key.binding, "kind": &*standing.kind, "group": &*standing.group,
                     "object": key.to_string(), "phase": standing.phase, "state": standing.state,
                     "passes": passes, "lastPass": ended, "event": standing.last_event(), "edges": edges,
                     "then": standing.then.to_string(),
-                }));
+                })));
                 continue;
             }
             let event = standing.last_event().to_owned();
@@ -95,4 +95,20 @@ impl Get {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The first of these ids: as many as a cell shows.
+fn first(mut ids: Vec<String>) -> Vec<String> {
+    let mut room = SHOWN;
+    let fits = ids.iter().take_while(|id| {
+        let left = room.checked_sub(id.len() + 1);
+        room = left.unwrap_or_default();
+        left.is_some()
+    });
+    let fits = fits.count();
+    if fits < ids.len() {
+        ids.truncate(fits);
+        ids.push("…".to_owned());
+    }
+    ids
 }

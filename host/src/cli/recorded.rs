@@ -11,8 +11,10 @@ use polity_core::record::PassRecord;
 
 use crate::overview::{Overview, Standing};
 use crate::progress::{Format, say};
-use crate::recording::{self, Recording};
-use crate::waiting::Waiting;
+use crate::recording::{self, ReadLimits, Recording, Unread};
+
+/// The most objects of a recording that are kept in memory.
+pub(super) const OBJECTS: usize = 50_000;
 
 /// The recording that a command reads.
 #[derive(Debug, Args)]
@@ -31,22 +33,51 @@ pub(super) struct RecordedPasses {
     sessions: Sessions,
 }
 
-/// The sessions that a command reads.
+/// What a command reads of a recording.
 #[derive(Debug, Args)]
 pub(super) struct Sessions {
     /// Read all sessions. Each start of a host on the folder of a recording begins a new session; without this option only
     /// the newest is read. An object that had no pass since the last start is only in an earlier one.
     #[arg(long)]
     pub(super) all: bool,
+    /// The limits within which the recording is read: those of its bindings, and the sizes of its passes and files. Somebody
+    /// else may have written it.
+    #[arg(long, value_enum, value_name = "LIMITS", default_value_t)]
+    pub(super) limits: ReadLimits,
 }
 
 impl Sessions {
-    /// Hands every pass of these sessions to `see`. Returns how many lines cannot be read.
-    pub(super) fn passes(&self, of: &Recording, see: impl FnMut(PassRecord)) -> Result<u64> {
+    /// Opens a recording.
+    pub(super) fn open(&self, folder: &Path) -> Result<Recording> {
+        Ok(Recording::open(folder)?.within(self.limits))
+    }
+
+    /// Hands every pass of these sessions to `see`. Returns what is not read.
+    pub(super) fn passes(&self, of: &Recording, see: impl FnMut(PassRecord)) -> Result<Unread> {
         if self.all {
             of.passes(see)
         } else {
             of.newest_session(see)
+        }
+    }
+
+    /// Warns that a part of the recording is not read, so that passes may be missing.
+    pub(super) fn warn_of(&self, format: Format, folder: &Path, unread: &Unread) {
+        let folder = folder.display();
+        let lines = |count: u64| if count == 1 { "line" } else { "lines" };
+        if unread.damaged > 0 {
+            let (damaged, lines) = (unread.damaged, lines(unread.damaged));
+            say(
+                format,
+                &format!("{damaged} damaged {lines} of the recording {folder} cannot be read"),
+            );
+        }
+        for (why, count) in &unread.left_out {
+            let (lines, hint) = (lines(*count), self.limits.hint());
+            say(
+                format,
+                &format!("{count} {lines} of the recording {folder} left out: {why}{hint}"),
+            );
         }
     }
 
@@ -62,30 +93,42 @@ impl Sessions {
 
 impl Recorded {
     /// Opens the recording.
-    pub(super) fn open(&self) -> Result<(PathBuf, Recording)> {
+    pub(super) fn open(&self, sessions: &Sessions) -> Result<(PathBuf, Recording)> {
         let folder = self.recordings.clone().map_or_else(recording::latest, Ok)?;
-        let recording = Recording::open(&folder)?;
+        let recording = sessions.open(&folder)?;
         Ok((folder, recording))
-    }
-
-    /// What objects wait for now, or waited for when their host ended. Warns if that cannot be read.
-    pub(super) fn waiting(format: Format, folder: &Path) -> Waiting {
-        let waiting = Recording::open(folder).and_then(|recording| Waiting::read(&recording));
-        waiting.unwrap_or_else(|e| {
-            say(format, &format!("{e:#}"));
-            Waiting::default()
-        })
     }
 }
 
 impl RecordedPasses {
-    /// How each object stood after its last recorded pass.
-    pub(super) fn objects(&self, format: Format) -> Result<Vec<(Key, Standing)>> {
-        let overview = Overview::default();
+    /// How each object stood after its last recorded pass. Hands each pass to `see`, too, whose object is among them.
+    pub(super) fn objects(
+        &self,
+        format: Format,
+        mut see: impl FnMut(&PassRecord, &BTreeMap<String, Manifest>),
+    ) -> Result<Vec<(Key, Standing)>> {
+        let (overview, mut left_out) = (Overview::default(), 0_u64);
         self.passes(format, |record, manifests| {
+            if self.sessions.limits == ReadLimits::Capped && !overview.has_room(&record.key, OBJECTS) {
+                left_out += 1;
+                return;
+            }
+            see(&record, manifests);
             overview.passed(&record, manifests);
         })?;
+        if left_out > 0 {
+            let hint = self.sessions.limits.hint();
+            say(
+                format,
+                &format!("{left_out} passes left out: there are more than {OBJECTS} objects{hint}"),
+            );
+        }
         Ok(overview.objects())
+    }
+
+    /// Opens the recording.
+    pub(super) fn open(&self) -> Result<(PathBuf, Recording)> {
+        self.recorded.open(&self.sessions)
     }
 
     /// See [`Sessions::hint`].
@@ -93,21 +136,27 @@ impl RecordedPasses {
         self.sessions.hint()
     }
 
-    /// Hands every recorded pass to `see`, with the manifests of all policies. Warns if passes cannot be read.
-    /// Returns the folder and the manifests.
+    /// Hands every recorded pass to `see`, with the manifests of all policies. Warns if passes are not read. Returns the
+    /// manifests.
     pub(super) fn passes(
         &self,
         format: Format,
         mut see: impl FnMut(PassRecord, &BTreeMap<String, Manifest>),
-    ) -> Result<(PathBuf, BTreeMap<String, Manifest>)> {
-        let (folder, recording) = self.recorded.open()?;
+    ) -> Result<BTreeMap<String, Manifest>> {
+        let (folder, recording) = self.open()?;
         let manifests = recording.manifests()?;
-        let damaged = self
+        let unread = self
             .sessions
             .passes(&recording, |record| see(record, &manifests))?;
-        warn_of_damage(format, &folder, damaged);
-        Ok((folder, manifests))
+        self.sessions.warn_of(format, &folder, &unread);
+        Ok(manifests)
     }
+}
+
+/// What was cut of the limits of a binding, for people.
+pub(super) fn cut_limits(binding: &str, cut: &[String]) -> String {
+    let cut = cut.join(", ");
+    format!("limits of binding {binding} are cut: {cut}; --limits recorded takes them as they are recorded")
 }
 
 /// A kind as people write it: `Machine`, `machines`, or with its group `machine.capv.polity.dev`.
@@ -135,18 +184,6 @@ impl<'a> KindName<'a> {
         let plural = format!("{kind}s");
         (kind.eq_ignore_ascii_case(self.name) || plural.eq_ignore_ascii_case(self.name))
             && self.group.is_none_or(|wanted| wanted.eq_ignore_ascii_case(group))
-    }
-}
-
-/// Warns that a part of the recording cannot be read, so that passes may be missing.
-pub(super) fn warn_of_damage(format: Format, folder: &Path, damaged: u64) {
-    if damaged > 0 {
-        let lines = if damaged == 1 { "line" } else { "lines" };
-        let folder = folder.display();
-        say(
-            format,
-            &format!("{damaged} damaged {lines} of the recording {folder} cannot be read"),
-        );
     }
 }
 

@@ -73,7 +73,7 @@ enum FailOn {
 impl Replay {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         match &self.driver {
-            Some(driver) => driver::run(driver, self.connection.as_deref(), &self.recorded, format),
+            Some(driver) => driver::run(driver, &self, format),
             None => policies::run(&self, format),
         }
     }

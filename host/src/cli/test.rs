@@ -18,7 +18,7 @@ use super::edges::Counted;
 use crate::overview::{Overview, Standing};
 use crate::private;
 use crate::progress::{Format, say};
-use crate::recording::Recording;
+use crate::recording::{ReadLimits, Recording};
 
 use timeline::Timeline;
 
@@ -65,6 +65,8 @@ struct Played {
     passes: u64,
     /// What is wrong; nothing if it holds.
     wrong: Vec<String>,
+    /// The line of it that says what failed.
+    failure: String,
     counted: Counted,
 }
 
@@ -166,15 +168,21 @@ impl Test {
             took: Duration::ZERO,
             passes: 0,
             wrong: Vec::new(),
+            failure: String::new(),
             counted: Counted::default(),
         };
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         if !run.status.success() {
-            one.wrong = wrong_of(&said);
+            (one.wrong, one.failure) = wrong_of(&said);
+            if one.wrong.is_empty() {
+                one.failure = format!("the run ended with {}", run.status);
+                one.wrong = vec![one.failure.clone()];
+            }
         }
         let is_recorded = recordings.exists();
         if is_recorded {
-            let recording = Recording::open(&recordings)?;
+            // The run above wrote it.
+            let recording = Recording::open(&recordings)?.within(ReadLimits::Recorded);
             let (manifests, overview, mut timeline) =
                 (recording.manifests()?, Overview::default(), Timeline::default());
             one.counted.tables_of(&manifests);
@@ -185,6 +193,7 @@ impl Test {
             })?;
             if one.wrong.is_empty() {
                 one.wrong = timeline.compared_in(folder, self.update)?;
+                one.failure = one.wrong.first().cloned().unwrap_or_default();
             }
             if !one.wrong.is_empty() {
                 one.wrong.extend(unsettled(&overview));
@@ -252,17 +261,26 @@ fn has_scenario(folder: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// What a run says is wrong: all after the first expectation that does not hold, or its last lines.
-fn wrong_of(said: &str) -> Vec<String> {
+/// How lines of a run begin that say what failed.
+const FAILURES: [&str; 2] = ["not as expected: ", "not settled"];
+
+/// What a run says is wrong: all from the line that says what failed, or its last lines. And that line; it is the last one if a
+/// run ended with an error.
+fn wrong_of(said: &str) -> (Vec<String>, String) {
     let lines: Vec<&str> = said
         .lines()
         .map(|line| line.strip_prefix("polity: ").unwrap_or(line).trim_end())
         .filter(|line| !line.trim_start().starts_with("as expected"))
         .collect();
-    let first = lines.iter().position(|line| line.contains("not as expected"));
+    let is_failure = |line: &&str| FAILURES.iter().any(|words| line.trim_start().starts_with(words));
+    let first = lines.iter().position(is_failure);
     let from = first.unwrap_or_else(|| lines.len().saturating_sub(SHOWN));
+    let failure = first.map_or(lines.last(), |first| lines.get(first));
     let shown = lines[from..].iter().take(SHOWN);
-    shown.map(|line| (*line).to_owned()).collect()
+    (
+        shown.map(|line| (*line).to_owned()).collect(),
+        failure.map_or_else(String::new, |line| line.trim().to_owned()),
+    )
 }
 
 #[cfg(test)]
@@ -273,10 +291,31 @@ mod tests {
     fn what_is_wrong_is_told_without_what_is_as_expected() {
         let said = "polity: building it\npolity: everything is settled\npolity:   as expected: a\n\
             polity:   not as expected: b\npolity:     because\npolity:   as expected: c\n";
-        assert_eq!(wrong_of(said), ["  not as expected: b", "    because"]);
+        let wrong = |said: &str| {
+            let (wrong, failure) = wrong_of(said);
+            (wrong.join("|"), failure)
+        };
         assert_eq!(
-            wrong_of("polity: there is no such file\n"),
-            ["there is no such file"]
+            wrong(said),
+            (
+                "  not as expected: b|    because".into(),
+                "not as expected: b".into()
+            )
+        );
+        // An error is what a run says last.
+        assert_eq!(
+            wrong("polity: building it\n WARN it is slow\npolity: there is no such file\n"),
+            (
+                "building it| WARN it is slow|there is no such file".into(),
+                "there is no such file".into()
+            )
+        );
+        assert_eq!(
+            wrong("polity: building it\npolity: not settled after 5m:\npolity:   Machine a waits\n"),
+            (
+                "not settled after 5m:|  Machine a waits".into(),
+                "not settled after 5m:".into()
+            )
         );
     }
 

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::recorded::{KindName, RecordedPasses};
-use crate::display::duration;
+use crate::display::{duration, shown};
 use crate::overview::Costs;
 use crate::progress::{Format, print, print_json};
 use crate::table::Table;
@@ -63,7 +63,7 @@ impl By {
 impl Top {
     pub(super) fn run(self, format: Format) -> Result<ExitCode> {
         let kind = self.kind.as_deref().map(KindName::new);
-        let mut objects = self.recorded.objects(format)?;
+        let mut objects = self.recorded.objects(format, |_, _| {})?;
         objects.retain(|(_, standing)| {
             kind.as_ref()
                 .is_none_or(|kind| kind.fits(&standing.kind, &standing.group))
@@ -76,7 +76,7 @@ impl Top {
         for (key, standing) in objects.iter().take(self.first) {
             let (kind, object, costs) = (&*standing.kind, key.to_string(), &standing.costs);
             if format == Format::Json {
-                print_json(&json!({"kind": kind, "object": object, "costs": costs}));
+                print_json(&shown(json!({"kind": kind, "object": object, "costs": costs})));
                 continue;
             }
             let numbers = [

@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::shape::{Names, cut};
-use crate::display::duration;
+use crate::display::{SHOWN, duration, shortened};
 
 /// A kind of difference, in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -78,7 +78,7 @@ pub(crate) struct Seen {
 impl Seen {
     /// A text that is its own shape.
     fn plain(text: impl Into<String>) -> Option<Self> {
-        let text = text.into();
+        let text = shortened(&text.into(), SHOWN);
         Some(Seen {
             shape: text.clone(),
             text,
@@ -112,7 +112,7 @@ impl<'a> Compared<'a> {
         Difference {
             role: self.role,
             what,
-            of: of.into(),
+            of: shortened(&of.into(), SHOWN),
             was,
             now,
         }

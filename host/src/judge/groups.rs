@@ -11,6 +11,8 @@ use super::{Difference, Judged, What};
 
 /// The passes that a group shows.
 const EXAMPLES: usize = 3;
+/// The most groups. Nobody reads as many, and a recording may have one for each pass.
+const GROUPS: usize = 10_000;
 /// If one path changes in more ways than this, they are one group with the range of values.
 const SHAPES: usize = 10;
 
@@ -22,6 +24,8 @@ pub(crate) struct Groups {
     pub(crate) would_ask: u64,
     pub(crate) faults: u64,
     pub(crate) unfinished: BTreeMap<&'static str, u64>,
+    /// The differences for which there was no group.
+    pub(crate) left_out: u64,
     groups: BTreeMap<Shared, Group>,
 }
 
@@ -83,6 +87,10 @@ impl Groups {
         let mut counted = BTreeSet::new();
         for difference in differences {
             let (shared, example) = told(pass, difference);
+            if self.groups.len() >= GROUPS && !self.groups.contains_key(&shared) {
+                self.left_out += 1;
+                continue;
+            }
             let group = self.groups.entry(shared.clone()).or_default();
             group.examples.insert(example);
             if counted.insert(shared) {
@@ -98,11 +106,17 @@ impl Groups {
         self.differs += other.differs;
         self.would_ask += other.would_ask;
         self.faults += other.faults;
-        for (why, count) in other.unfinished {
-            *self.unfinished.entry(why).or_default() += count;
-        }
+        self.left_out += other.left_out;
+        self.not_judged(&other.unfinished);
         for (shared, group) in other.groups {
             self.groups.entry(shared).or_default().merge(group);
+        }
+    }
+
+    /// Adds passes that are not judged, by the reason.
+    pub(crate) fn not_judged(&mut self, passes: &BTreeMap<&'static str, u64>) {
+        for (why, count) in passes {
+            *self.unfinished.entry(why).or_default() += count;
         }
     }
 

@@ -147,7 +147,7 @@ fn candidate(policy: impl Decides + 'static) -> Candidate {
     };
     let spec = json!({"governs": {"apiVersion": "example.org/v1", "kind": "Machine"}, "policies": {}});
     let spec: BindingSpec = serde_json::from_value(spec).expect("a spec");
-    Candidate::new(Arc::new(policy), loaded, &spec)
+    Candidate::new(Arc::new(policy), loaded, &spec, false)
 }
 
 fn of(decision: Decision) -> Candidate {
@@ -571,4 +571,60 @@ fn groups_are_the_same_however_the_passes_are_divided() {
         .map(|example| example.pass.0)
         .collect();
     assert_eq!(examples, [0, 1, 2]);
+}
+
+#[test]
+fn a_policy_that_always_asks_for_other_fields_of_an_answer_is_not_judged_for_ever() {
+    let mut was = decision();
+    was.asks = vec![object_query(&[])];
+    let record = recorded(&was);
+    let policy = Scripted(Box::new(|pass: &Pass| {
+        let question = object_query(&[&format!("spec.field-{}", pass.journal.len())]);
+        let asks = std::iter::once(Request::Ask(Ask { round: 0, question }));
+        Ok(Step::Pending(asks.collect()))
+    }));
+    let judged = candidate(policy).judge(&record, &record.roles[0], false);
+    assert_eq!(judged, Judged::Unfinished(TOO_LONG));
+}
+
+#[test]
+fn a_policy_that_takes_more_fuel_than_a_pass_may_is_not_judged_to_the_end() {
+    struct Hungry(Scripted);
+    impl Decides for Hungry {
+        fn step(&self, pass: &Pass, limits: &Limits) -> StepOutput {
+            StepOutput {
+                fuel: limits.pass_fuel,
+                ..self.0.step(pass, limits)
+            }
+        }
+
+        fn wait(&self, request: &RetryRequest, limits: &Limits) -> Result<Wait, Fault> {
+            self.0.wait(request, limits)
+        }
+    }
+    let record = recorded(&decision());
+    assert!(record.roles[0].had.len() > 3);
+    let policy = Scripted(Box::new(|pass: &Pass| Ok(decision().step(pass))));
+    let judged = candidate(Hungry(policy)).judge(&record, &record.roles[0], false);
+    assert_eq!(judged, Judged::Unfinished(TOO_LONG));
+}
+
+#[test]
+fn a_fault_under_limits_that_were_cut_is_none_of_the_policy() {
+    let record = recorded(&decision());
+    for (kind, is_of_limit) in [
+        (FaultKind::OutOfFuel, true),
+        (FaultKind::OutOfMemory, true),
+        (FaultKind::WallTime, true),
+        (FaultKind::BadOutput, true),
+        (FaultKind::Trap, false),
+    ] {
+        let policy = Scripted(Box::new(move |_| Err(Fault::new(kind, "it ends"))));
+        let mut candidate = candidate(policy);
+        let judged = candidate.judge(&record, &record.roles[0], false);
+        assert!(matches!(judged, Judged::Fault(_)), "{judged:?}");
+        candidate.is_cut = true;
+        let judged = candidate.judge(&record, &record.roles[0], false);
+        assert_eq!(judged == Judged::Unfinished(CUT), is_of_limit, "{judged:?}");
+    }
 }

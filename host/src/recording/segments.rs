@@ -20,10 +20,10 @@ use crate::private;
 
 /// The most bytes of one segment. Then the next segment begins.
 const SEGMENT: u64 = 4 << 20;
-/// The most bytes that are read of one compressed segment. A pass that is larger than a segment has one alone. Of at most two
-/// roles it holds the answers, the requests and the conclusion, each of at most [`RECORDED`] bytes, and text in JSON can
-/// take twice its length. The rest is for the object.
-const UNPACKED: u64 = 2 * 2 * 3 * RECORDED + (128 << 20);
+/// The most bytes that are read of one segment. A pass that is larger than a segment has one alone. Of at most two roles it holds
+/// the answers, the requests and the conclusion, each of at most [`RECORDED`] bytes, and text in JSON can take twice its
+/// length. The rest is for the object.
+pub(super) const UNPACKED: u64 = 2 * 2 * 3 * RECORDED + (128 << 20);
 
 /// The segments of a recording that is written.
 pub(super) struct Segments {
@@ -236,15 +236,56 @@ pub(super) fn numbers(folder: &Dir) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Opens a segment to read it: its file's name, and what was written to it. `None` if it is gone by now.
-pub(super) fn open(folder: &Dir, number: u64) -> Result<Option<(String, Box<dyn BufRead>)>> {
+/// A segment that is read.
+pub(super) struct Segment {
+    /// The name of its file.
+    pub(super) name: String,
+    text: io::Take<Box<dyn BufRead>>,
+}
+
+/// What stands in a line.
+pub(super) enum Text {
+    Line(Vec<u8>),
+    /// More than the reader takes. It is read over, and not kept.
+    TooLong,
+}
+
+impl Segment {
+    /// The next line, if it has at most so many bytes. `None` at the end of the segment, or of what is read of it.
+    pub(super) fn line(&mut self, most: u64) -> io::Result<Option<Text>> {
+        let mut line = Vec::new();
+        let read = (&mut self.text)
+            .take(most.saturating_add(1))
+            .read_until(b'\n', &mut line)?;
+        if line.last() == Some(&b'\n') {
+            line.pop();
+        } else if read as u64 > most {
+            self.text.skip_until(b'\n')?;
+            return Ok(Some(Text::TooLong));
+        }
+        Ok((read > 0).then_some(Text::Line(line)))
+    }
+
+    /// Whether the segment goes on behind what is read of it.
+    pub(super) fn goes_on(&mut self) -> bool {
+        self.text.limit() == 0 && self.text.get_mut().fill_buf().is_ok_and(|more| !more.is_empty())
+    }
+}
+
+/// Opens a segment to read it. `None` if it is gone by now.
+pub(super) fn open(folder: &Dir, number: u64) -> Result<Option<Segment>> {
     for name in [plain(number), packed(number)] {
         match private::open_of_others(folder, &name) {
-            Ok(file) if name.ends_with(".gz") => {
-                let unpacked = GzDecoder::new(BufReader::new(file)).take(UNPACKED);
-                return Ok(Some((name, Box::new(BufReader::new(unpacked)))));
+            Ok(file) => {
+                let file = BufReader::new(file);
+                let text: Box<dyn BufRead> = if name.ends_with(".gz") {
+                    Box::new(BufReader::new(GzDecoder::new(file)))
+                } else {
+                    Box::new(file)
+                };
+                let text = text.take(UNPACKED);
+                return Ok(Some(Segment { name, text }));
             }
-            Ok(file) => return Ok(Some((name, Box::new(BufReader::new(file))))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e).with_context(|| format!("cannot open {name}")),
         }
@@ -283,8 +324,8 @@ mod tests {
     fn read(folder: &Dir) -> Vec<u64> {
         let mut lines = Vec::new();
         for number in numbers(folder).expect("numbers") {
-            let (_, segment) = open(folder, number).expect("it opens").expect("it is there");
-            let segment = segment.lines().map(|line| line.expect("a line"));
+            let segment = open(folder, number).expect("it opens").expect("it is there");
+            let segment = segment.text.lines().map(|line| line.expect("a line"));
             lines.extend(segment.filter_map(|line| line.split_once(' ')?.0.parse::<u64>().ok()));
         }
         lines
@@ -366,6 +407,27 @@ mod tests {
         segments.file = segment;
         segments.append(&line(1)).expect("there is room again");
         assert!(read(&dir).contains(&1), "{:?}", names(&dir));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_read_over_and_a_segment_is_read_to_a_limit() {
+        let (_folder, dir) = folder();
+        dir.write(plain(1), format!("{}\n12345\n123456\nend", "x".repeat(1 << 20)))
+            .expect("room");
+        let mut segment = open(&dir, 1).expect("it opens").expect("it is there");
+        let mut next = || match segment.line(5).expect("a line")? {
+            Text::Line(line) => Some(String::from_utf8(line).expect("text")),
+            Text::TooLong => Some("too long".to_owned()),
+        };
+        let lines: Vec<String> = std::iter::from_fn(&mut next).collect();
+        assert_eq!(lines, ["too long", "12345", "too long", "end"]);
+        assert!(!segment.goes_on());
+
+        let sparse = dir.create(plain(2)).expect("room");
+        sparse.set_len(40 << 30).expect("it has holes");
+        let mut segment = open(&dir, 2).expect("it opens").expect("it is there");
+        assert!(matches!(segment.line(1 << 20), Ok(Some(Text::TooLong))));
+        assert!(matches!(segment.line(1 << 20), Ok(None)) && segment.goes_on());
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub enum Mischief {
     /// None: it notes how often this instance was called.
     #[default]
     Behave,
-    /// Never returns.
+    /// Says so, and never returns.
     Loop,
     /// Calls itself for ever.
     Recurse,
@@ -146,7 +146,10 @@ pub async fn misbehave(cx: Context<Thing, Config>) -> Result<Next, Failure> {
     let calls = CALLS.fetch_add(1, Ordering::Relaxed) + 1;
     match mischief(&cx) {
         Mischief::Behave => cx.note(format!("call-{calls}")),
-        Mischief::Loop => spin(),
+        Mischief::Loop => {
+            cx.debug("it spins");
+            spin();
+        }
         Mischief::Recurse => cx.note(recurse(u64::from(calls)).to_string()),
         Mischief::Allocate => allocate(),
         Mischief::Panic => panic!("out of cheese"),

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::inspect::{Inspected, list};
 use super::named;
+use crate::private::write_for_all;
 use crate::progress::Format;
 
 /// Build the crate of a policy or a driver: NAME.wasm, and the smaller NAME.wasm.gz, which a host reads as well.
@@ -41,14 +42,10 @@ impl Build {
         let name = name.replace('_', "-");
         let cannot = |path: &PathBuf| format!("cannot write {}", path.display());
         std::fs::create_dir_all(&self.out).with_context(|| cannot(&self.out))?;
-        // A host that looks at the folder finds the old file or the new one.
-        let write = |path: &PathBuf, bytes: &[u8]| {
-            let new = path.with_added_extension("new");
-            std::fs::write(&new, bytes).and_then(|()| std::fs::rename(&new, path))
-        };
         let [wasm, packed] = [name.clone(), format!("{name}.gz")].map(|name| self.out.join(name));
-        write(&wasm, &inspected.wasm).with_context(|| cannot(&wasm))?;
-        write(&packed, &inspected.packed).with_context(|| cannot(&packed))?;
+        // A host that looks at the folder finds the old file or the new one.
+        write_for_all(&wasm, &inspected.wasm).with_context(|| cannot(&wasm))?;
+        write_for_all(&packed, &inspected.packed).with_context(|| cannot(&packed))?;
         let files = [wasm, packed].map(|path| path.display().to_string());
         if format == Format::Text {
             list("written", files.to_vec());

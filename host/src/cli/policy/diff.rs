@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 
 use super::inspect::{line, list, need};
 use super::load;
-use crate::cli::recorded::RecordedPasses;
+use crate::cli::recorded::{OBJECTS, RecordedPasses};
 use crate::crds::{carried, defined};
-use crate::display::shortened;
-use crate::progress::{Format, print_json};
+use crate::display::{self, shortened};
+use crate::progress::{Format, print_json, say};
 
 /// The most characters of a value that a line shows.
 const SHOWN: usize = 60;
@@ -114,19 +114,34 @@ impl Diff {
             let compiled = compile(Dialect::Structural, &at, &schema);
             schemas.insert(at.clone(), compiled.map_err(|causes| anyhow!("{at}: {causes}"))?);
         }
-        let mut last: BTreeMap<(String, String), Value> = BTreeMap::new();
+        // Of each object, why it is not valid: the objects of a recording may be more than there is memory.
+        let (mut last, mut left_out) = (BTreeMap::<(String, String), Option<String>>::new(), 0_u64);
         self.recorded.passes(format, |pass, _| {
             let at = format!("{} {}", pass.kind.api_version, pass.kind.kind);
             let object = pass
                 .object
                 .as_ref()
-                .and_then(|object| serde_json::from_str(object).ok());
-            if let Some(object) = object.filter(|_| schemas.contains_key(&at)) {
-                last.insert((at, pass.key.to_string()), object);
+                .and_then(|object| serde_json::from_str::<Value>(object).ok());
+            let Some((schema, object)) = schemas.get(&at).zip(object) else {
+                return;
+            };
+            let name = (at, pass.key.to_string());
+            if last.len() < OBJECTS || last.contains_key(&name) {
+                let cause = schema.first_error(&object);
+                last.insert(
+                    name,
+                    cause.map(|cause| shortened(&cause.to_string(), display::SHOWN)),
+                );
+            } else {
+                left_out += 1;
             }
         })?;
-        let wrong = last.iter().filter_map(|((at, name), object)| {
-            let cause = schemas.get(at)?.first_error(object)?;
+        if left_out > 0 {
+            let message = format!("{left_out} passes left out: there are more than {OBJECTS} objects");
+            say(format, &message);
+        }
+        let wrong = last.iter().filter_map(|((at, name), cause)| {
+            let cause = cause.as_ref()?;
             Some(format!("{at} {name}: {cause}"))
         });
         Ok((last.len(), wrong.collect()))

@@ -4,6 +4,7 @@ mod page;
 mod vendor;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -210,11 +211,12 @@ fn files(role: Wanted, names: &Names) -> Result<Vec<(String, String)>> {
     Ok(files)
 }
 
-/// Writes a file, and makes its folder.
+/// Writes a new file, and makes its folder.
 fn write(path: &Path, text: &str) -> Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     fs::create_dir_all(path.parent().unwrap_or(path)).with_context(cannot)?;
-    fs::write(path, text).with_context(cannot)
+    let mut file = fs::File::create_new(path).with_context(cannot)?;
+    file.write_all(text.as_bytes()).with_context(cannot)
 }
 
 #[cfg(test)]

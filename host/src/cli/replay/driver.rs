@@ -9,22 +9,18 @@ use polity_kube_rules::time::rfc3339;
 use serde_json::json;
 
 use super::super::policy;
-use super::super::recorded::{Recorded, warn_of_damage};
-use crate::display::printable;
+use super::Replay;
+use crate::display::{SHOWN, printable, shortened};
 use crate::progress::{Format, print, print_json, say};
 
-/// Plays what connections exchanged, or this one alone, to a driver: a wasm file, or the folder of its crate.
-pub(super) fn run(
-    driver: &Path,
-    connection: Option<&str>,
-    recorded: &Recorded,
-    format: Format,
-) -> Result<ExitCode> {
+/// Plays what connections exchanged, or one alone, to a driver: a wasm file, or the folder of its crate.
+pub(super) fn run(driver: &Path, replay: &Replay, format: Format) -> Result<ExitCode> {
     let (policies, source) = policy::named(driver, format)?;
     let driver = policies.driver(&source)?;
-    let (folder, recording) = recorded.open()?;
+    let (folder, recording) = replay.recorded.open(&replay.sessions)?;
+    let connection = replay.connection.as_deref();
     let (mut all, mut differing) = (0_u64, 0_u64);
-    let damaged = recording.exchanges(|exchanged| {
+    let unread = recording.exchanges(|exchanged| {
         if connection.is_some_and(|name| *name != exchanged.connection) {
             return;
         }
@@ -33,7 +29,7 @@ pub(super) fn run(
         differing += u64::from(difference.is_some());
         show(format, &exchanged, difference);
     })?;
-    warn_of_damage(format, &folder, damaged);
+    replay.sessions.warn_of(format, &folder, &unread);
     if format == Format::Text {
         print(&format!(
             "{all} operations: {} as recorded, {differing} otherwise",
@@ -71,12 +67,10 @@ fn show(format: Format, exchanged: &Exchanged, difference: Option<Difference>) {
                 Part::Commit => " (commit)",
                 Part::Resolve => " (resolve)",
             };
-            let line = format!(
-                "{} {connection} {}{part} of {}: {difference}",
-                rfc3339(*at),
-                call.operation,
-                call.owner
-            );
+            let [connection, operation, owner, difference] =
+                [connection, &call.operation, &call.owner, &difference].map(|text| shortened(text, SHOWN));
+            let at = rfc3339(*at);
+            let line = format!("{at} {connection} {operation}{part} of {owner}: {difference}");
             print(&printable(&line));
         }
     }

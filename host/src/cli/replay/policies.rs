@@ -15,23 +15,29 @@ use polity_sandbox::Policy;
 use serde_json::{Value, json};
 
 use super::super::policy;
-use super::super::recorded::warn_of_damage;
+use super::super::recorded::cut_limits;
 use super::{FailOn, Replay, report};
 use crate::configuration::configuration;
 use crate::judge::{Candidate, Groups, Judged};
 use crate::policies::Policies;
 use crate::progress::{Format, say};
-use crate::recording::{Line, Recording};
+use crate::recording::{Line, Recording, Unread};
 
 /// So many lines, or lines of so many bytes, are handed to a thread at once.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 1 << 20;
+/// The most versions and bindings that are kept. A recording may have one for each pass.
+const KNOWN: usize = 32;
+/// The most bytes of a configuration with which one is kept.
+const CONFIGURATION: usize = 1 << 20;
+/// The most bindings that are named.
+const TOLD: usize = 16;
 /// How often people are told how far the work is.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
 /// Judges the passes of the recording.
 pub(super) fn run(replay: &Replay, format: Format) -> Result<ExitCode> {
-    let (folder, recording) = replay.recorded.open()?;
+    let (folder, recording) = replay.recorded.open(&replay.sessions)?;
     let manifests = recording.manifests()?;
     let judges = Judges {
         by: match &replay.policy {
@@ -43,13 +49,16 @@ pub(super) fn run(replay: &Replay, format: Format) -> Result<ExitCode> {
         manifests,
         format,
         known: Mutex::default(),
+        cut: Mutex::default(),
     };
     let judged = judges.all(replay.sessions.all)?;
-    warn_of_damage(format, &folder, judged.damaged);
+    replay.sessions.warn_of(format, &folder, &judged.unread);
     if judged.groups.passes() == 0 {
         return judges.nothing(&judged);
     }
-    report::print(format, &judges.title(), &judged.groups, &judges.edges());
+    let cut = judges.cut.lock().unwrap_or_else(PoisonError::into_inner);
+    report::print(format, &judges.title(), &judged.groups, &judges.edges(), &cut);
+    cut.iter().for_each(|cut| say(format, cut));
     say(format, &judged.speed());
     if judges.chosen().is_some() && judged.of_old > 0 {
         let message = format!(
@@ -117,6 +126,8 @@ struct Judges {
     manifests: BTreeMap<String, Manifest>,
     format: Format,
     known: Mutex<BTreeMap<Under, Arc<Candidate>>>,
+    /// What is cut of the limits of bindings, of the first ones.
+    cut: Mutex<BTreeSet<String>>,
 }
 
 /// A policy under a binding with a configuration, if the binding does not have it.
@@ -126,7 +137,7 @@ type Under = (String, Json, Option<Json>);
 #[derive(Default)]
 struct Judgement {
     groups: Groups,
-    damaged: u64,
+    unread: Unread,
     /// The passes without a recorded binding.
     of_old: u64,
     /// The bindings that were seen, each with the kind and the policies of its passes.
@@ -159,7 +170,7 @@ impl Judges {
         std::thread::scope(|scope| {
             let judging: Vec<_> = (0..threads).map(|_| scope.spawn(|| self.some(&lines))).collect();
             let (mut batch, mut bytes, mut told, mut count) = (Vec::new(), 0, Instant::now(), 0_u64);
-            let damaged = self.recording.lines(all_sessions, |line| {
+            let unread = self.recording.lines(all_sessions, |line| {
                 bytes += line.bytes();
                 batch.push(line);
                 count += 1;
@@ -181,7 +192,8 @@ impl Judges {
                     .map_err(|_| anyhow!("a thread of replay ended; this is a bug of Polity"))??;
                 all.add(some);
             }
-            all.damaged += damaged?;
+            all.unread.add(unread?);
+            all.groups.not_judged(&all.unread.left_out);
             anyhow::Ok(())
         })?;
         all.took = began.elapsed();
@@ -196,15 +208,12 @@ impl Judges {
         while let Ok(batch) = next() {
             for line in batch {
                 let began = Instant::now();
-                let pass = line.read::<PassRecord>();
+                let pass = line.pass(&mut some.unread);
                 let read = Instant::now();
                 some.read += read - began;
-                match pass {
-                    // What is left is taken, so that the reader does not wait for ever.
-                    _ if failed.is_some() => {}
-                    Ok(Some(pass)) => failed = self.pass(&pass, &mut some).err(),
-                    Ok(None) => {}
-                    Err(_) => some.damaged += 1,
+                // If one failed, what is left is taken, so that the reader does not wait for ever.
+                if let Some(pass) = pass.filter(|_| failed.is_none()) {
+                    failed = self.pass(&pass, &mut some).err();
                 }
                 some.judged += read.elapsed();
             }
@@ -276,7 +285,12 @@ impl Judges {
             By::Recorded(policies) => policies.load(&policy::of_digest(recorded))?.0,
         };
         let candidate = Arc::new(self.under(policy, pass, role, config)?);
-        known.insert(under, candidate.clone());
+        if known.len() >= KNOWN {
+            known.clear();
+        }
+        if config.len() <= CONFIGURATION {
+            known.insert(under, candidate.clone());
+        }
         Ok(candidate)
     }
 
@@ -295,7 +309,7 @@ impl Judges {
         };
         let config: Json = match (&spec, given) {
             (_, Some(given)) => configuration(manifest, Some(given))?.to_string().into(),
-            (Some(spec), None) => {
+            (Some((spec, _)), None) => {
                 let source = spec.policies.source(role);
                 let given = source.and_then(|source| source.configuration.as_ref());
                 configuration(manifest, given)
@@ -305,16 +319,20 @@ impl Judges {
             }
             (None, None) => config.clone(),
         };
-        let spec = match spec {
+        let (spec, cut) = match spec {
             Some(spec) => spec,
-            None => without_binding(pass)?,
+            None => (without_binding(pass)?, Vec::new()),
         };
+        let mut told = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        if !cut.is_empty() && told.len() < TOLD {
+            told.insert(cut_limits(&pass.key.binding, &cut));
+        }
         let loaded = LoadedPolicy {
             id: policy.id().clone(),
             manifest: policy.manifest().clone(),
             config,
         };
-        Ok(Candidate::new(policy, loaded, &spec))
+        Ok(Candidate::new(policy, loaded, &spec, !cut.is_empty()))
     }
 
     fn name(&self, digest: &str) -> &str {
@@ -380,8 +398,10 @@ fn without_binding(pass: &PassRecord) -> Result<BindingSpec> {
 
 impl Judgement {
     fn saw(&mut self, pass: &PassRecord, role: Role, policy: &str) {
-        let (binding, kind) = (pass.key.binding.to_string(), pass.kind.kind.clone());
-        self.bindings.insert((binding, kind, role, policy.to_owned()));
+        if self.bindings.len() < TOLD {
+            let (binding, kind) = (pass.key.binding.to_string(), pass.kind.kind.clone());
+            self.bindings.insert((binding, kind, role, policy.to_owned()));
+        }
     }
 
     fn count(&mut self, pass: &PassRecord, judged: Judged) {
@@ -392,7 +412,7 @@ impl Judgement {
     fn add(&mut self, other: Judgement) {
         self.groups.merge(other.groups);
         self.bindings.extend(other.bindings);
-        self.damaged += other.damaged;
+        self.unread.add(other.unread);
         self.of_old += other.of_old;
         self.read += other.read;
         self.judged += other.judged;

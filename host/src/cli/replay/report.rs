@@ -1,6 +1,6 @@
 //! The report of `polity replay`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use polity_kube_rules::time::rfc3339;
 use serde_json::{Value, json};
@@ -9,10 +9,16 @@ use crate::display::printable;
 use crate::judge::{Example, Group, Groups, Shared, What};
 use crate::progress::{Format, print_json};
 
-/// Prints what was found. `edges` has the meanings of edges.
-pub(super) fn print(format: Format, title: &str, groups: &Groups, edges: &BTreeMap<&str, &str>) {
+/// Prints what was found. `edges` has the meanings of edges; `cut` tells what was cut of the limits of bindings.
+pub(super) fn print(
+    format: Format,
+    title: &str,
+    groups: &Groups,
+    edges: &BTreeMap<&str, &str>,
+    cut: &BTreeSet<String>,
+) {
     if format == Format::Json {
-        print_json(&document(title, groups));
+        print_json(&document(title, groups, cut));
         return;
     }
     let unfinished: u64 = groups.unfinished.values().sum();
@@ -34,6 +40,12 @@ pub(super) fn print(format: Format, title: &str, groups: &Groups, edges: &BTreeM
     print_line(&format!("{title}: {}", counts.join(", ")));
     for (why, count) in &groups.unfinished {
         print_line(&format!("{count:>6}  not judged: {why}"));
+    }
+    if groups.left_out > 0 {
+        let left_out = groups.left_out;
+        print_line(&format!(
+            "{left_out:>6}  differences are not shown: there are too many that are not alike"
+        ));
     }
     for (shared, group) in groups.groups() {
         print_line(&format!("{:>6}  {}", group.passes, words(&shared, edges)));
@@ -115,7 +127,7 @@ fn in_one_line(shared: &Shared, example: &Example) -> String {
 }
 
 /// The report as one document.
-fn document(title: &str, groups: &Groups) -> Value {
+fn document(title: &str, groups: &Groups, cut: &BTreeSet<String>) -> Value {
     let example = |example: &Example| {
         json!({
             "kind": example.kind, "namespace": example.key.namespace, "name": example.key.name,
@@ -132,6 +144,7 @@ fn document(title: &str, groups: &Groups) -> Value {
     json!({
         "policy": title, "passes": groups.passes(), "same": groups.same, "differs": groups.differs,
         "wouldAsk": groups.would_ask, "faults": groups.faults, "unfinished": groups.unfinished,
-        "groups": groups.groups().iter().map(group).collect::<Vec<_>>(),
+        "groups": groups.groups().iter().map(group).collect::<Vec<_>>(), "groupsLeftOut": groups.left_out,
+        "cut": cut,
     })
 }

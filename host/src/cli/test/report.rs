@@ -58,21 +58,20 @@ pub(super) fn junit(played: &[Played]) -> String {
         text.push_str(&format!(
             "  <testcase classname=\"polity\" name=\"{name}\" time=\"{time:.3}\""
         ));
-        match one.wrong.first() {
-            None => text.push_str("/>\n"),
-            Some(first) => {
-                let (first, all) = (escaped(first.trim()), escaped(&one.wrong.join("\n")));
-                text.push_str(&format!(
-                    ">\n    <failure message=\"{first}\">{all}</failure>\n  </testcase>\n"
-                ));
-            }
+        if one.wrong.is_empty() {
+            text.push_str("/>\n");
+        } else {
+            let (failure, all) = (escaped(&one.failure), escaped(&one.wrong.join("\n")));
+            text.push_str(&format!(
+                ">\n    <failure message=\"{failure}\">{all}</failure>\n  </testcase>\n"
+            ));
         }
     }
     text.push_str("</testsuite>\n");
     text
 }
 
-/// A text in XML 1.0, which has no control characters.
+/// A text in XML 1.0, which has no control characters and no U+FFFE and U+FFFF.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -82,6 +81,7 @@ fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\n' | '\t' => escaped.push(c),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
             c if c.is_control() => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
@@ -96,22 +96,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_is_xml_whatever_a_failure_says() {
-        let one = |wrong: &[&str]| Played {
+    fn a_report_is_xml_whatever_a_failure_says_and_names_the_failure() {
+        let one = |wrong: &[&str], failure: &str| Played {
             folder: "a&b".into(),
             took: Duration::from_millis(1_500),
             passes: 7,
             wrong: wrong.iter().map(|why| (*why).to_owned()).collect(),
+            failure: failure.to_owned(),
             counted: Default::default(),
         };
-        let text = junit(&[one(&[]), one(&["not <ok> \u{1b}[1m", "\"why\""])]);
+        let text = junit(&[
+            one(&[], ""),
+            one(
+                &["building it", "not <ok> \u{1b}[1m", "\"why\" \u{fffe}\u{ffff}"],
+                "not <ok> \u{1b}[1m",
+            ),
+        ]);
         assert_eq!(
             text,
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"polity\" tests=\"2\" failures=\"1\">\n  \
              <testcase classname=\"polity\" name=\"a&amp;b\" time=\"1.500\"/>\n  \
              <testcase classname=\"polity\" name=\"a&amp;b\" time=\"1.500\">\n    \
-             <failure message=\"not &lt;ok&gt; \u{fffd}[1m\">not &lt;ok&gt; \u{fffd}[1m\n&quot;why&quot;</failure>\n  </testcase>\n\
-             </testsuite>\n"
+             <failure message=\"not &lt;ok&gt; \u{fffd}[1m\">building it\nnot &lt;ok&gt; \u{fffd}[1m\n&quot;why&quot; \
+             \u{fffd}\u{fffd}</failure>\n  </testcase>\n</testsuite>\n"
         );
+    }
+
+    #[test]
+    fn each_character_of_a_report_is_one_of_xml() {
+        // The production Char of XML 1.0.
+        let is_char = |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}');
+        let all: String = ('\0'..=char::MAX).collect();
+        let wrong: Vec<char> = escaped(&all).chars().filter(|c| !is_char(*c)).collect();
+        assert_eq!(wrong, []);
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use polity_core::key::Key;
 
 use crate::overview::{Standing, State};
+use crate::private::write_for_all;
 
 /// The name of the file.
 const FILE: &str = "timeline.txt";
@@ -45,7 +46,8 @@ impl Timeline {
     pub(super) fn compared_in(&self, folder: &Path, update: bool) -> Result<Vec<String>> {
         let path = folder.join(FILE);
         if update {
-            let written = std::fs::write(&path, self.to_string());
+            // Whoever wrote the folder may have made a link of this name.
+            let written = write_for_all(&path, self.to_string().as_bytes());
             written.with_context(|| format!("cannot write {}", path.display()))?;
         }
         if !path.exists() {
@@ -141,5 +143,16 @@ mod tests {
                 "Lamp home/shed does otherwise than timeline.txt tells, at 1: was: dark; now: nothing more",
             ]
         );
+    }
+
+    #[test]
+    fn a_link_of_the_name_of_the_file_is_replaced_and_not_followed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let victim = folder.path().join("victim");
+        std::fs::write(&victim, "precious").expect("written");
+        std::os::unix::fs::symlink(&victim, folder.path().join(FILE)).expect("linked");
+        let told = timeline(&[("Lamp home/hall", &["dark"])]);
+        assert_eq!(told.compared_in(folder.path(), true).expect("written"), [""; 0]);
+        assert_eq!(std::fs::read_to_string(victim).expect("read"), "precious");
     }
 }

@@ -44,7 +44,11 @@ impl Vendor {
             self.repository.join(".vendor.new"),
             self.repository.join(".vendor.old"),
         );
-        let written = write_sdk(&new).and_then(|()| Ok(fs::rename(&folder, &old)?));
+        // Whoever wrote the repository may have made a link of this name; the link alone goes.
+        let _ = fs::remove_dir_all(&new);
+        let made = fs::create_dir(&new).with_context(|| format!("cannot make the folder {}", new.display()));
+        let written = made.and_then(|()| write_sdk(&new));
+        let written = written.and_then(|()| Ok(fs::rename(&folder, &old)?));
         let written = written.and_then(|()| Ok(fs::rename(&new, &folder)?));
         if written.is_err() {
             // What is left over is in the way of nothing but the next try.
@@ -67,4 +71,35 @@ pub(super) fn write_sdk(folder: &Path) -> Result<()> {
     FILES
         .iter()
         .try_for_each(|(name, text)| write(&folder.join(name), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_repository_leads_nothing_that_is_written_elsewhere() {
+        let place = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| place.path().join(name);
+        for folder in ["victim", "repository/vendor/policies/sdk"] {
+            fs::create_dir_all(at(folder)).expect("made");
+        }
+        fs::write(at("victim/Cargo.toml"), "precious").expect("written");
+        symlink(at("victim"), at("repository/.vendor.new")).expect("linked");
+        let vendor = Vendor {
+            repository: at("repository"),
+        };
+        vendor.run(Format::Json).expect("it is written");
+        assert_eq!(
+            fs::read_to_string(at("victim/Cargo.toml")).expect("read"),
+            "precious"
+        );
+        assert_eq!(fs::read_dir(at("victim")).expect("read").count(), 1);
+        assert_eq!(
+            fs::read_to_string(at("repository/vendor/Cargo.toml")).expect("read"),
+            WORKSPACE
+        );
+    }
 }
