@@ -596,12 +596,11 @@ async fn a_service_account_has_tokens_for_who_is_named(site: Site) {
     assert_eq!(claims["aud"], json!(["sts.example.com"]));
     // By default the API server accepts tokens for its issuer.
     let own = claims["iss"].as_str().expect("an issuer");
-    let for_the_server = site.cluster.service_account_token(
-        &site.namespace,
-        "builder",
-        &["sts.example.com".to_owned(), own.to_owned()],
-        Duration::from_hours(1),
-    );
+    let both = ["sts.example.com".to_owned(), own.to_owned()];
+    let life = Duration::from_hours(1);
+    let for_the_server = site
+        .cluster
+        .service_account_token(&site.namespace, "builder", &both, life);
     let refused = for_the_server
         .await
         .expect_err("it would be good for the API server");

@@ -137,7 +137,10 @@ async fn user_data_with_a_word_of_the_clouds_answers_loses_no_machine() {
     let made = |machine: &Value| machine["status"]["providerID"].is_string();
     host.until(&machines, |all| all_have(all, 2, made)).await;
 
-    let words = [("instance", "shorter than 16 bytes"), ("networkInterfaceSet", "name of a field")];
+    let words = [
+        ("instance", "shorter than 16 bytes"),
+        ("networkInterfaceSet", "name of a field"),
+    ];
     let class = host.manifests(&kind(MCM, "MachineClass")).remove(0);
     for (nth, (word, _)) in words.iter().enumerate() {
         let name = format!("word-{nth}");
@@ -165,7 +168,11 @@ async fn user_data_with_a_word_of_the_clouds_answers_loses_no_machine() {
     };
     let all = host.until(&machines, says_why).await;
     assert_eq!(all.len(), 4);
-    assert_eq!(moto.instances(ACCOUNT, "running").len(), 2, "of the healthy machines");
+    assert_eq!(
+        moto.instances(ACCOUNT, "running").len(),
+        2,
+        "of the healthy machines"
+    );
     for machine in &all {
         host.delete(&machines, machine).await;
     }

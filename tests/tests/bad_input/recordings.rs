@@ -101,17 +101,14 @@ impl Recorded {
         polity.args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_polity-under-test")]);
         let policy = guests::folder().join("hostile.wasm");
         let policy = policy.to_str().expect("text");
-        polity.args(match command {
-            "explain" => &["explain", "Thing", "default/one"][..],
-            "step" => &["explain", "Thing", "default/one", "--step"],
-            "diff" => &["policy", "diff", policy, policy, "--objects"],
-            "edges" => &["edges", "--allow-missing"],
-            other => std::slice::from_ref(match other {
-                "get" => &"get",
-                "top" => &"top",
-                _ => &"replay",
-            }),
-        });
+        let arguments = match command {
+            "explain" => vec!["explain", "Thing", "default/one"],
+            "step" => vec!["explain", "Thing", "default/one", "--step"],
+            "diff" => vec!["policy", "diff", policy, policy, "--objects"],
+            "edges" => vec!["edges", "--allow-missing"],
+            other => vec![other],
+        };
+        polity.args(arguments);
         if command != "edges" {
             polity.arg("--recordings");
         }
