@@ -201,8 +201,9 @@ impl<T> FairQueue<T> {
         self.held
     }
 
-    /// How many items have their turns before a new one of this tenant queue, if each costs the place alone.
-    pub fn before(&self, name: &str) -> usize {
+    /// How many items have their turns before a new one of this tenant queue, if each costs the place alone. Of the other tenant
+    /// queues those count that may take a place.
+    pub fn before(&self, name: &str, may_take: impl Fn(&Arc<str>) -> bool) -> usize {
         let own = self.queues.get(name);
         let (spent, waiting) = own.map_or((self.clock, 0), |own| {
             let begins = if own.waiting.is_empty() && own.held == 0 {
@@ -213,7 +214,10 @@ impl<T> FairQueue<T> {
             (own.spent.max(begins), own.waiting.len())
         });
         let turn = spent.saturating_add(waiting as u64);
-        let others = self.order.iter().filter(|(_, other)| **other != *name);
+        let others = self
+            .order
+            .iter()
+            .filter(|(_, other)| **other != *name && may_take(other));
         let of_other = |(spent, other): &(u64, Arc<str>)| {
             let turns = (turn + 1).saturating_sub(*spent);
             self.waiting_of(other)

@@ -69,9 +69,6 @@ pub(crate) fn check(
             ));
         }
     }
-    if !changes {
-        reads::check(request, &call.operation, manifest.login, endpoint)?;
-    }
     let size: usize = request
         .body
         .iter()
@@ -82,6 +79,9 @@ pub(crate) fn check(
         .sum();
     if size > LARGEST {
         return Err(format!("a body has {size} bytes; the limit is {LARGEST}"));
+    }
+    if !changes {
+        reads::check(request, &call.operation, manifest.login, endpoint)?;
     }
     if request.keep.len() > KEPT || request.keep.iter().any(|path| path.len() > KEPT) {
         return Err(format!(

@@ -690,10 +690,13 @@ fn read(
     (response, has_hidden)
 }
 
-/// Whether a response is the API's own, by its type: a proxy in front of it answers with a page or a text, and says nothing about rates.
+/// Whether a response is the API's own: a proxy in front of it answers with a page, a text or nothing, and says nothing about rates.
 fn is_of_api(response: &Incoming) -> bool {
-    let kind = response.header("content-type").unwrap_or_default();
-    kind.contains("json") || kind.contains("xml") && !kind.contains("html")
+    let beginning = &response.body[..response.body.len().min(1_024)];
+    let beginning = String::from_utf8_lossy(beginning)
+        .trim_start()
+        .to_ascii_lowercase();
+    beginning.starts_with(['{', '<']) && !beginning.contains("<html")
 }
 
 /// # Errors
@@ -738,6 +741,25 @@ mod tests {
         );
         assert!(!throttled.contains("spec.rates"), "{throttled}");
         assert!(no_turn("ec2", "prod", None).contains("spec.rates of connection prod"));
+    }
+
+    #[test]
+    fn a_page_of_a_proxy_says_nothing_about_rates() {
+        for (body, is_so) in [
+            ("{\"overLimit\": {}}", true),
+            ("<?xml version=\"1.0\"?><Response><Errors/></Response>", true),
+            ("", false),
+            ("upstream connect error", false),
+            ("<html><body>503</body></html>", false),
+            ("\n<!DOCTYPE html><HTML>", false),
+        ] {
+            let response = Incoming {
+                status: 503,
+                headers: Vec::new(),
+                body: bytes::Bytes::from_static(body.as_bytes()),
+            };
+            assert_eq!(is_of_api(&response), is_so, "{body}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

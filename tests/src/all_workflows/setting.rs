@@ -226,7 +226,7 @@ fn classes() -> Vec<Value> {
         objects.extend([
             json!({
                 "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": tenant, "name": "user-data"},
-                "stringData": {"userData": "#cloud-config"},
+                "stringData": {"userData": "#cloud-config\nruncmd: []"},
             }),
             json!({
                 "apiVersion": MCM, "kind": "MachineClass", "metadata": {"namespace": tenant, "name": "small"},

@@ -488,7 +488,7 @@ async fn victim() -> Story {
     story.site.play_kubelets();
     for object in [
         &rivals,
-        &mcm::user_data("#cloud-config"),
+        &mcm::user_data("#cloud-config\nruncmd: []"),
         &mcm::class(),
         &mcm::machine("m-1"),
     ] {
@@ -521,7 +521,7 @@ fn in_rivals(mut object: Value) -> Value {
 
 /// The rival's own class and Secret.
 async fn own_class(story: &Story) {
-    story.create(&in_rivals(mcm::user_data("#rivals"))).await;
+    story.create(&in_rivals(mcm::user_data("#cloud-config of rivals"))).await;
     story.create(&in_rivals(mcm::class())).await;
 }
 

@@ -55,7 +55,7 @@ fn workers() -> Setting {
     let core = |kind: &str| reference("v1", kind, None, "").kind;
     Setting {
         bindings: vec![machines, safeties],
-        objects: vec![mcm::user_data("#cloud-config"), mcm::class()],
+        objects: vec![mcm::user_data("#cloud-config\nruncmd: []"), mcm::class()],
         overrides: json!({}),
         mortals: vec![core("Node"), core("Pod"), machine_kind()],
         ..Setting::default()

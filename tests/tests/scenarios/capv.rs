@@ -524,7 +524,7 @@ async fn capv_42_a_machine_waits_for_the_secret_with_its_user_data(on: &dyn Back
 
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "default", "name": "boot"},
-        "stringData": {"value": "#cloud-config"},
+        "stringData": {"value": "#cloud-config\nruncmd: []"},
     });
     story.create(&secret).await;
     story.until_is("status.phase", "Running").await;

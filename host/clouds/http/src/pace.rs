@@ -147,6 +147,11 @@ impl TenantQueue {
         self.pause.as_ref().is_some_and(|pause| pause.until > now)
     }
 
+    /// Whether it may send a request now, as far as it is alone.
+    fn is_ready(&self, now: Instant, speed: f64) -> bool {
+        !self.is_paused(now) && self.level.now(now, speed).wait(1.0, speed).is_zero()
+    }
+
     fn rest_of_pause(&self, now: Instant) -> Duration {
         let until = self.pause.as_ref().map(|pause| pause.until);
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
@@ -237,7 +242,8 @@ impl Bucket {
         let place = place.filter(|place| self.waiting.remove(name, *place).is_some());
         let own = self.waiting.waiting_of(name);
         let of_own = level.now(now, self.speed).wait(count(own + 1), self.speed);
-        let of_all = self.level.wait(count(self.waiting.before(name) + 1), self.speed);
+        let before = self.waiting.before(name, |other| self.is_ready(other, now));
+        let of_all = self.level.wait(count(before + 1), self.speed);
         let is_too_late = of_own.max(of_all).max(pause) > longest;
         let kept = Waiting::Place(now + KEPT);
         let place = match place {
@@ -263,6 +269,11 @@ impl Bucket {
             }
             None => self.waiting.push(name, Waiting::Call(call)),
         }
+    }
+
+    fn is_ready(&self, name: &Arc<str>, now: Instant) -> bool {
+        let queue = self.queues.get(name);
+        queue.is_some_and(|queue| queue.is_ready(now, self.speed))
     }
 
     /// When a tenant queue may send its next request, if it waits for one.
@@ -294,9 +305,7 @@ impl Bucket {
         while self.until <= now && self.level.wait(1.0, self.speed).is_zero() {
             let (queues, speed) = (&self.queues, self.speed);
             let is_ready = |name: &Arc<str>, _, _: &Waiting| {
-                queues.get(name).is_some_and(|queue| {
-                    !queue.is_paused(now) && queue.level.now(now, speed).wait(1.0, speed).is_zero()
-                })
+                queues.get(name).is_some_and(|queue| queue.is_ready(now, speed))
             };
             let Some((name, _, waiting)) = self.waiting.next_of(is_ready) else {
                 return;

@@ -173,7 +173,7 @@ pub(crate) fn mcm_machine() -> Value {
 
 /// What it is made from.
 pub(crate) fn mcm_belongings() -> Vec<Value> {
-    let mut own = [mcm::class(), mcm::user_data("#cloud-config")];
+    let mut own = [mcm::class(), mcm::user_data("#cloud-config\nruncmd: []")];
     for object in &mut own {
         object["metadata"]["namespace"] = "team".into();
     }

@@ -69,7 +69,7 @@ pub(crate) async fn begin_among(
     object: &Value,
 ) -> Story {
     let story = Story::begin(on, cloud(&overrides), bindings, object).await;
-    story.create(&mcm::user_data("#cloud-config")).await;
+    story.create(&mcm::user_data("#cloud-config\nruncmd: []")).await;
     story.create(&mcm::class()).await;
     story.site.play_kubelets();
     story

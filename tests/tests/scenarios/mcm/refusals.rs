@@ -102,7 +102,7 @@ async fn mcm_r05_a_secret_without_its_key_is_said_and_waited_for(on: &dyn Backen
     assert_eq!(problem(&story.object().await), said);
     assert_no_call(&story);
 
-    secret["stringData"] = json!({"userData": "#cloud-config"});
+    secret["stringData"] = json!({"userData": "#cloud-config\nruncmd: []"});
     story.create(&secret).await;
     story.until_is(PHASE, "Running").await;
 }
