@@ -521,7 +521,9 @@ fn in_rivals(mut object: Value) -> Value {
 
 /// The rival's own class and Secret.
 async fn own_class(story: &Story) {
-    story.create(&in_rivals(mcm::user_data("#cloud-config of rivals"))).await;
+    story
+        .create(&in_rivals(mcm::user_data("#cloud-config of rivals")))
+        .await;
     story.create(&in_rivals(mcm::class())).await;
 }
 

@@ -163,12 +163,12 @@ const ROWS: [Row; 10] = [
                 0,
                 "left out: it is behind the first 512 MiB of its segment",
             ),
-            ("top", 0, "left out: it has more than 64 MiB"),
-            ("edges", 0, "left out: it is behind"),
+            ("top", 0, "left out: it is behind"),
+            ("edges", 1, "left out: it is behind"),
             ("explain", 0, "left out: it is behind"),
             ("step", 0, "left out: it is behind"),
             ("diff", 0, "left out: it is behind"),
-            ("replay", 0, "not judged: it has more than 64 MiB"),
+            ("replay", 0, "not judged: it is behind"),
         ],
     },
     Row {
@@ -195,7 +195,7 @@ const ROWS: [Row; 10] = [
         },
         reads: &[
             ("get", 0, "left out: it has more than 2097152 values"),
-            ("explain", 0, "left out: it has more than 2097152 values"),
+            ("explain", 2, "left out: it has more than 2097152 values"),
             ("diff", 0, "left out: it has more than 2097152 values"),
             ("replay", 0, "not judged: it has more than 2097152 values"),
         ],
@@ -211,7 +211,7 @@ const ROWS: [Row; 10] = [
         reads: &[
             ("get", 0, MANIFEST),
             ("top", 0, MANIFEST),
-            ("edges", 0, MANIFEST),
+            ("edges", 1, MANIFEST),
             ("explain", 0, MANIFEST),
             ("replay", 0, MANIFEST),
         ],

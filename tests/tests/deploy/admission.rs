@@ -39,8 +39,10 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]
 /// A connection that names a Secret of team-a in this field.
 fn naming(field: &str, secret: &str) -> String {
     let named = format!("{{namespace: team-a, name: {secret}}}");
+    let own = "credentials: {namespace: team-a, name: own}";
     let field = match field {
-        "caBundle" => format!("caBundle: {{secret: {named}}}"),
+        "caBundle" => format!("{own}, caBundle: {{secret: {named}}}"),
+        "clientCertificate" => format!("{own}, clientCertificate: {named}"),
         field => format!("{field}: {named}"),
     };
     format!(
