@@ -76,9 +76,6 @@ impl ObjectQuestion {
         if !context.may_watch(&self.scope) {
             return AnswerSource::State(AskState::Answered(Err(too_many_watches(&self.scope))));
         }
-        if context.has_looked_enough(&self.asked) {
-            return AnswerSource::State(AskState::Answered(Err(context.too_many_questions())));
-        }
         if context.looks_at(&self.scope) || !context.view.cache.is_open(&self.scope) {
             context.command(Command::Watch(self.scope.clone()));
         }
@@ -213,13 +210,13 @@ impl Context<'_> {
     }
 
     /// Whether the pass has asked the largest number of questions about objects.
-    fn has_looked_enough(&self, asked: &RoleQuestion) -> bool {
+    pub(super) fn has_looked_enough(&self, asked: &RoleQuestion) -> bool {
         let known = &self.work.dependencies;
         let limit = self.frame.binding.spec.limits.dependencies as usize;
         known.len() >= limit && !known.contains_key(asked)
     }
 
-    fn too_many_questions(&self) -> Failure {
+    pub(super) fn too_many_questions(&self) -> Failure {
         let limit = self.frame.binding.spec.limits.dependencies;
         let message = format!("more than {limit} questions about objects in one pass");
         Failure::new(Code::ResourceExhausted, message)

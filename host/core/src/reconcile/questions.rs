@@ -15,7 +15,7 @@ use serde_json::json;
 use super::context::{Command, Context};
 use super::flow::{Flow, NextPhase, PhaseEvent, PhaseWait};
 use super::frame::{CLUSTER_LONGEST, Frame};
-use super::object_questions::{AnswerSource, AskState, ObjectQuestion};
+use super::object_questions::{AnswerSource, AskState, ObjectQuestion, is_of_cluster};
 use super::role::RoleRun;
 use super::work::Work;
 use crate::call::{Call, CloudRequest, ReadResult, Reply};
@@ -274,13 +274,17 @@ pub(super) fn is_list(question: &Question) -> bool {
 fn look(slot: usize, role: Role, question: &Question, context: &mut Context<'_>) -> AnswerSource {
     let frame = context.frame;
     let primary = frame.snapshot.as_ref();
+    let asked = Arc::new((role, question.clone()));
+    // Before its selectors are parsed: of nine hundred questions most go no further.
+    if is_of_cluster(question) && context.has_looked_enough(&asked) {
+        return AnswerSource::State(AskState::Answered(Err(context.too_many_questions())));
+    }
     let admitted = match grants::check_question(&frame.binding, role, primary, question) {
         Ok(admitted) => admitted,
         Err(refusal) => return AnswerSource::State(AskState::Answered(Err(context.refuses(refusal)))),
     };
     AnswerSource::State(match (question, admitted) {
         (_, Answerer::Watch(grant, scope, selection)) => {
-            let asked = Arc::new((role, question.clone()));
             let look = ObjectQuestion {
                 asked,
                 grant,
