@@ -31,7 +31,7 @@ impl SecretResolver for Keys {
         if (secret.namespace.as_str(), secret.name.as_str()) != ("system", "keys") {
             return NoSecrets.credentials(secret);
         }
-        let values = [("AccessKeyID", "AKIA1"), ("SecretAccessKey", KEY)];
+        let values = [("AccessKeyID", "AKIAEXAMPLE1"), ("SecretAccessKey", KEY)];
         let values = values.map(|(name, value)| (name.to_owned(), value.as_bytes().to_vec()));
         let content = SecretContent {
             digest: (*self.digest.lock().unwrap()).to_owned(),
@@ -59,7 +59,7 @@ impl Bench {
             "lag": 0, "answers": {"min": 10, "max": 10}, "faults": faults,
             "accounts": [{"name": "prod", "principal": "arn:prod"}],
             "identity": {
-                "accessKeys": [{"id": "AKIA1", "account": "222222222222", "arn": user}],
+                "accessKeys": [{"id": "AKIAEXAMPLE1", "account": "222222222222", "arn": user}],
                 "roles": [{"arn": ROLE, "trusts": [user]}],
             },
         });
@@ -255,7 +255,7 @@ fn a_session_is_opened_anew_when_the_cloud_refused_it_or_it_ends() {
 
 #[test]
 fn a_failure_is_not_kept_and_quotes_no_value() {
-    let quote = json!({"fail": {"code": "permission-denied", "message": format!("InvalidClientTokenId AKIA1 {KEY}")}});
+    let quote = json!({"fail": {"code": "permission-denied", "message": format!("InvalidClientTokenId AKIAEXAMPLE1 {KEY}")}});
     let b = Bench::new(json!([{"operation": "sts.get-caller-identity", "nth": 1, "then": quote}]));
     let failure = b.credential(&plan("d1"), "u").unwrap_err();
     assert_eq!(
@@ -292,7 +292,7 @@ fn a_secret_that_cannot_be_had_opens_nothing() {
 fn a_plan_is_checked_before_anything_is_resolved() {
     let b = Bench::new(json!([]));
     let mut values = plan("d1");
-    values["chain"][0]["secret"]["accessKey"] = json!("AKIA1");
+    values["chain"][0]["secret"]["accessKey"] = json!("AKIAEXAMPLE1");
     let mut both = plan("d1");
     both["attributes"]["account"] = json!("prod");
     for wrong in [
