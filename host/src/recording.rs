@@ -37,6 +37,7 @@ use serde::{Deserialize, Serialize};
 use crate::display::{SHOWN, printable, shortened};
 use crate::private;
 pub use exchanges::Exchanges;
+pub(crate) use limits::BEHIND;
 use limits::Recorded;
 pub use limits::{ReadLimits, Unread};
 use segments::{Segment, Segments, Text};
@@ -78,7 +79,7 @@ const HEADER: u64 = 64 << 10;
 const BINDING: u64 = 4 << 20;
 /// The most bytes that are read of a manifest. The sandbox takes 2 MiB, and here its JSON is indented.
 const MANIFEST: u64 = 8 << 20;
-/// The most edges of a manifest. Each pass is compared with all of them; shipped policies have up to a hundred.
+/// The most edges of a manifest. Each pass is compared with all of them; shipped policies have some hundred.
 const EDGES: usize = 1_000;
 /// The most bytes of the name of a policy, as a host takes it.
 const NAME: usize = 253;
@@ -523,7 +524,7 @@ fn raw_lines(
         }
         hand(last, false);
         if segment.goes_on() {
-            unread.leave_out(limits::BEHIND);
+            unread.leave_out(BEHIND);
         }
     }
     Ok(unread)

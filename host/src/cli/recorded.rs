@@ -11,7 +11,7 @@ use polity_core::record::PassRecord;
 
 use crate::overview::{Overview, Standing};
 use crate::progress::{Format, say};
-use crate::recording::{self, ReadLimits, Recording, Unread};
+use crate::recording::{self, BEHIND, ReadLimits, Recording, Unread};
 
 /// The most objects of a recording that are kept in memory.
 pub(super) const OBJECTS: usize = 50_000;
@@ -73,7 +73,9 @@ impl Sessions {
             );
         }
         for (why, count) in &unread.left_out {
-            let (lines, hint) = (lines(*count), self.limits.hint());
+            // Of a segment, nobody reads more.
+            let hint = if *why == BEHIND { "" } else { self.limits.hint() };
+            let lines = lines(*count);
             say(
                 format,
                 &format!("{count} {lines} of the recording {folder} left out: {why}{hint}"),

@@ -20,8 +20,8 @@ const TIMES: u32 = 10;
 /// The most bytes of a line. The journals of two roles by the default limits, as text in JSON, take half of it.
 const LINE: u64 = 64 << 20;
 /// The most marks of JSON in a line or file: `,`, `[` and `{`. An empty object in a list takes two of them, some bytes of text and
-/// some hundred bytes of memory. Long journals of Kubernetes objects have half as many.
-pub(super) const MARKS: usize = 1 << 21;
+/// some hundred bytes of memory.
+pub(super) const MARKS: usize = 1 << 20;
 /// The most characters of a name of a pass. Kubernetes takes 253.
 const NAME: usize = 256;
 /// The most characters of a note. A host takes 1,024 bytes.
@@ -30,12 +30,12 @@ const NOTE: usize = 1_024;
 const ROLES: usize = 2;
 
 const LONG: &str = "it has more than 64 MiB";
-const MANY: &str = "it has more than 2097152 values";
+const MANY: &str = "it has more than 1048576 values";
 const STEPS: &str = "it took more than ten times the default of steps";
 const ENTRIES: &str = "it made more than ten times the default of requests";
 const NOTES: &str = "it has more than ten times the default of notes";
 const MORE_ROLES: &str = "it has more than two roles";
-pub(super) const BEHIND: &str = "it is behind the first 512 MiB of its segment";
+pub(crate) const BEHIND: &str = "it is behind the first 512 MiB of its segment";
 
 /// The limits within which a recording is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -293,9 +293,9 @@ mod tests {
         let line = |text: &str| Text::Line(format!("{text:?}").into_bytes());
         for (json, is_read) in [
             ("[0]".repeat(1 << 20), true),
-            ("{\"\":0},".repeat(1 << 21), false),
-            ("[".repeat((1 << 21) + 1), false),
-            ("\\u007b".repeat((1 << 21) + 1), false),
+            ("{\"\":0},".repeat(1 << 20), false),
+            ("[".repeat((1 << 20) + 1), false),
+            ("\\u007b".repeat((1 << 20) + 1), false),
         ] {
             assert_eq!(
                 !ReadLimits::Capped.is_too_much(json.as_bytes()),

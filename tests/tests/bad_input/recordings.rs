@@ -131,7 +131,8 @@ fn sparse(path: &Path) {
 /// A segment of one line, as gzip packs it.
 fn packed(path: &Path, text: &[u8], times: usize) {
     let mut file = GzEncoder::new(File::create(path).expect("made"), Compression::fast());
-    file.write_all(b"{}\n").expect("packed");
+    // Of the session that the whole segment has, which is the newest.
+    file.write_all(b"{\"session\":1}\n").expect("packed");
     (0..times).for_each(|_| file.write_all(text).expect("packed"));
     file.finish().expect("packed");
 }
@@ -194,10 +195,10 @@ const ROWS: [Row; 10] = [
             )
         },
         reads: &[
-            ("get", 0, "left out: it has more than 2097152 values"),
-            ("explain", 2, "left out: it has more than 2097152 values"),
-            ("diff", 0, "left out: it has more than 2097152 values"),
-            ("replay", 0, "not judged: it has more than 2097152 values"),
+            ("get", 0, "left out: it has more than 1048576 values"),
+            ("explain", 0, "left out: it has more than 1048576 values"),
+            ("diff", 0, "left out: it has more than 1048576 values"),
+            ("replay", 0, "not judged: it has more than 1048576 values"),
         ],
     },
     Row {
