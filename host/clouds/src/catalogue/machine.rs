@@ -89,8 +89,9 @@ fn list() -> Named {
         json!({"machines": {"type": "array", "items": machine}}),
         &["machines"],
     );
-    let description = "All machines of the tenant, each with the uid of its owner. The list may lag behind.";
-    read(LIST, description, fields(json!({}), &[]), answer)
+    let description = "All machines of the tenant, each with the uid of its owner; with an owner, at least all machines of that \
+                       owner. The list may lag behind.";
+    read(LIST, description, fields(json!({"owner": name()}), &[]), answer)
 }
 
 /// Names the volumes that the cloud attaches to machines. A drain waits until they are detached.

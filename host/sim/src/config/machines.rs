@@ -20,6 +20,10 @@ pub struct Machines {
     pub node_name: String,
     /// Whether `machine.initialize` must set up what a creation leaves open. A machine joins without that too.
     pub needs_initialization: bool,
+    /// The most machines that one list can have; a longer list is refused with `resource-exhausted`. On EC2, an answer has so
+    /// many pages and bytes at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longest_list: Option<u64>,
     /// How long a node can be silent before its state is unknown.
     pub grace: Millis,
     /// The bootstrap tokens with which machines can join.
@@ -33,6 +37,7 @@ impl Default for Machines {
             join: Between::new(2_000, 30_000),
             node_name: "node-{name}".to_owned(),
             needs_initialization: false,
+            longest_list: None,
             // The default of kube-controller-manager's --node-monitor-grace-period until Kubernetes 1.31.
             grace: Millis::seconds(40),
             tokens: Tokens::default(),

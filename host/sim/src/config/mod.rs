@@ -188,10 +188,10 @@ impl SimConfig {
         Ok(())
     }
 
-    /// The longest time by which a rule delays an effect.
+    /// The longest time by which a rule delays an effect, or hides it.
     pub(crate) fn latest_effect(&self) -> u64 {
         let late = |rule: &FaultRule| match rule.then {
-            Trouble::HappenLate(by) => by.0,
+            Trouble::HappenLate(by) | Trouble::ShowsAfter(by) => by.0,
             _ => 0,
         };
         self.faults.iter().map(late).max().unwrap_or(0)

@@ -130,6 +130,9 @@ pub enum Trouble {
     JoinsAfter(Millis),
     /// The machine's node never joins. Matches only `machine.create`.
     NeverJoins,
+    /// The cloud shows the machine only this long after its creation: until then it is not found by its id and by its name,
+    /// and no list has it, as on EC2. This extends `visible-within`. Matches only `machine.create`.
+    ShowsAfter(Millis),
     /// The name of the machine's node. Matches only `machine.create`.
     NodeName(String),
     /// The machine does not come back from this reboot until somebody turns it on. Matches only
@@ -236,6 +239,8 @@ pub(crate) enum Quirk {
     JoinsAfter(u64),
     NeverJoins,
     NodeName(String),
+    /// The cloud shows the machine this many milliseconds after its creation.
+    ShowsAfter(u64),
     NeverReturns,
     NeverBoots,
     CannotBuild(String),
@@ -280,7 +285,7 @@ impl Trouble {
                 target.starts_task || operation == node::ENSURE
             }
             Trouble::TaskState(_) => operation == task::GET,
-            Trouble::JoinsAfter(_) | Trouble::NeverJoins | Trouble::NodeName(_) => {
+            Trouble::JoinsAfter(_) | Trouble::NeverJoins | Trouble::NodeName(_) | Trouble::ShowsAfter(_) => {
                 operation == machine::CREATE
             }
             // An agent runs on its machine, so no request is on its way.
@@ -316,6 +321,7 @@ impl Trouble {
             Trouble::JoinsAfter(after) => Fault::Quirk(Quirk::JoinsAfter(after.0)),
             Trouble::NeverJoins => Fault::Quirk(Quirk::NeverJoins),
             Trouble::NodeName(name) => Fault::Quirk(Quirk::NodeName(name)),
+            Trouble::ShowsAfter(after) => Fault::Quirk(Quirk::ShowsAfter(after.0)),
             Trouble::NeverReturns => Fault::Quirk(Quirk::NeverReturns),
             Trouble::NeverBoots => Fault::Quirk(Quirk::NeverBoots),
             Trouble::CannotBuild(fault) => Fault::Quirk(Quirk::CannotBuild(fault)),

@@ -75,6 +75,12 @@ pub(crate) trait Service: Any + Send {
         let _ = (cx, event);
     }
 
+    /// Whether the cloud shows this VM now.
+    fn shows(&self, vm: u64, now: u64) -> bool {
+        let _ = (vm, now);
+        true
+    }
+
     /// The answer that the create which made this VM got, or would have got.
     fn created(&self, vms: &Hypervisor, vm: u64) -> Value {
         let _ = vms;

@@ -102,7 +102,7 @@ impl Sim {
         }
         let vm = self.vms.trace(caller, &trace)?;
         let service = &self.services[*self.routes.get(trace.operation)?];
-        Some(service.created(&self.vms, vm))
+        service.shows(vm, now).then(|| service.created(&self.vms, vm))
     }
 
     /// How long a create may stay invisible; `None` if the operation is no create of this cloud.

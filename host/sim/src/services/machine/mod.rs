@@ -33,6 +33,9 @@ struct Machine {
     node_name: String,
     /// Whether `machine.initialize` has nothing to do.
     initialized: bool,
+    /// When the cloud begins to show it.
+    #[serde(default)]
+    shown_from: u64,
 }
 
 impl Machines {
@@ -61,15 +64,18 @@ impl Machines {
             joins_after: None,
             never_joins: false,
         };
+        let mut shown_from = cx.at;
         match &call.plan.quirk {
             Some(Quirk::JoinsAfter(after)) => made.joins_after = Some(*after),
             Some(Quirk::NeverJoins) => made.never_joins = true,
             Some(Quirk::NodeName(name)) => made.node_name.clone_from(name),
+            Some(Quirk::ShowsAfter(after)) => shown_from += after,
             _ => {}
         }
         let machine = Machine {
             node_name: made.node_name.clone(),
             initialized: !self.config.needs_initialization,
+            shown_from,
         };
         self.machines.insert(vm, machine);
         cx.kernel.announce(Event::MachineMade(made));
@@ -77,8 +83,8 @@ impl Machines {
         Ok(self.created(cx.vms, vm))
     }
 
-    /// Reads a machine: by the cloud's id if the caller knows it, which never misses it, otherwise by name,
-    /// which may.
+    /// Reads a machine: by the cloud's id if the caller knows it, which misses it only before the cloud shows it, otherwise by
+    /// name, which may miss it at any time.
     fn status(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let then = cx.kernel.look(cx.at, &call.caller.owner);
         let vm = match machine_id(&call.arguments) {
@@ -95,7 +101,7 @@ impl Machines {
         }))
     }
 
-    /// Removes a machine at once. A deletion sees the present state, without lag.
+    /// Removes a machine at once. A deletion sees the present state, without lag, but no machine that is not shown yet.
     fn delete(&mut self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let number = self.present(cx, call)?;
         cx.vms.note(cx.at, &call.operation, Happened::Done, number);
@@ -109,7 +115,7 @@ impl Machines {
         let wanted = machine_id(&call.arguments).unwrap_or_default();
         let is_meant = |vm: &&Vm| {
             provider_id(vm.number) == wanted
-                && self.machines.contains_key(&vm.number)
+                && self.shows(vm.number, cx.at)
                 && vm.exists()
                 && call.caller.sees(&vm.stamp)
                 && vm.stamp.tenant == call.caller.tenant
@@ -133,18 +139,25 @@ impl Machines {
         Ok(json!({}))
     }
 
-    /// Lists the machines of the caller's tenant. It may lag behind.
+    /// Lists the machines of the caller's tenant, or those of one owner in it. It may lag behind.
     fn list(&self, cx: &mut Context<'_>, call: &Call) -> Answer {
         let then = cx.kernel.look(cx.at, &call.caller.owner);
+        let owner = call.arguments.get("owner").and_then(Value::as_str);
         let is_listed = |vm: &&Vm| {
-            self.machines.contains_key(&vm.number)
+            self.shows(vm.number, cx.at)
                 && call.caller.sees(&vm.stamp)
                 && vm.stamp.tenant == call.caller.tenant
+                && owner.is_none_or(|owner| vm.stamp.owner == owner)
                 && vm.as_of(then).is_some_and(|version| !version.gone)
         };
         let row =
             |vm: &Vm| json!({"name": vm.name, "providerID": provider_id(vm.number), "owner": vm.stamp.owner});
         let machines: Vec<Value> = cx.vms.all().filter(is_listed).map(row).collect();
+        let is_too_long = |longest: u64| machines.len() as u64 > longest;
+        if self.config.longest_list.is_some_and(is_too_long) {
+            let message = format!("the list has {} machines, which are too many", machines.len());
+            return Err(Failure::new(Code::ResourceExhausted, message));
+        }
         Ok(json!({"machines": machines}))
     }
 
@@ -160,7 +173,7 @@ impl Machines {
 
     fn by_id<'a>(&self, cx: &'a Context<'_>, call: &Call) -> Result<&'a Vm, Failure> {
         let vm = cx.vms.visible(&call.caller, id(&call.arguments))?;
-        if self.machines.contains_key(&vm.number) {
+        if self.shows(vm.number, cx.at) {
             Ok(vm)
         } else {
             Err(no_machine(&call.arguments))
@@ -176,7 +189,7 @@ impl Machines {
     ) -> Result<&'a Vm, Failure> {
         let name = call.text("name");
         let mut own = cx.vms.own(&call.caller);
-        let is = |vm: &&Vm| vm.name == name && self.machines.contains_key(&vm.number) && there(vm);
+        let is = |vm: &&Vm| vm.name == name && self.shows(vm.number, cx.at) && there(vm);
         own.find(is).ok_or_else(|| no_machine(&call.arguments))
     }
 }
@@ -214,6 +227,13 @@ impl Service for Machines {
         if let Event::Forgotten { vm } = event {
             self.machines.remove(vm);
         }
+    }
+
+    /// Whether the VM is a machine, and the cloud shows it.
+    fn shows(&self, vm: u64, now: u64) -> bool {
+        self.machines
+            .get(&vm)
+            .is_some_and(|machine| machine.shown_from <= now)
     }
 
     fn created(&self, _: &Hypervisor, vm: u64) -> Value {

@@ -94,6 +94,14 @@ fn a_machine_that_needs_it_is_set_up_once_and_others_of_the_tenant_are_listed() 
     let row = |name: &str, made: &Value, owner: &str| json!({"name": name, "providerID": made["providerID"], "owner": owner});
     let all = json!({"machines": [row("m", &made, "u"), row("n", &other, "v")]});
     assert_eq!(b.call("u", "machine.list", json!({})).unwrap(), all);
+    assert_eq!(
+        b.call("u", "machine.list", json!({"owner": "v"})).unwrap(),
+        json!({"machines": [row("n", &other, "v")]})
+    );
+    b.reconfigure(|config| config.machines.longest_list = Some(1));
+    assert_eq!(b.code("u", "machine.list", json!({})), Code::ResourceExhausted);
+    assert!(b.call("u", "machine.list", json!({"owner": "v"})).is_ok());
+    b.reconfigure(|config| config.machines.longest_list = None);
     let mut elsewhere = request("u", "machine.list", json!({}));
     elsewhere.session.tenant = "another".to_owned();
     let answer = b.sim.perform(b.now, &elsewhere).answer.unwrap();
@@ -104,6 +112,37 @@ fn a_machine_that_needs_it_is_set_up_once_and_others_of_the_tenant_are_listed() 
         b.call("u", "machine.list", json!({})).unwrap(),
         json!({"machines": [row("n", &other, "v")]})
     );
+}
+
+/// EC2 is eventually consistent: <https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html>.
+#[test]
+fn a_machine_that_the_cloud_does_not_show_yet_is_not_found_by_anybody() {
+    let mut b = Bench::new(with([rule(
+        "machine.create",
+        Trouble::ShowsAfter(Millis::seconds(90)),
+    )]));
+    let made = b.machine("u", "m");
+    let known = json!({"name": "m", "providerID": made["providerID"]});
+    let entry = entry(&b, "m");
+    let orphan = json!({"providerID": made["providerID"], "owner": "u"});
+    b.now += 89_000;
+    for operation in ["machine.status", "machine.initialize", "machine.delete"] {
+        for arguments in [json!({"name": "m"}), known.clone()] {
+            assert_eq!(b.code("u", operation, arguments), Code::NotFound, "{operation}");
+        }
+    }
+    assert_eq!(b.code("u", "orphan.delete", orphan), Code::NotFound);
+    assert_eq!(
+        b.call("u", "machine.list", json!({})).unwrap(),
+        json!({"machines": []})
+    );
+    assert!(b.resolve("u", &entry).is_unknown());
+    b.now += 1_000;
+    assert_eq!(
+        b.call("u", "machine.status", known.clone()).unwrap()["providerID"],
+        made["providerID"]
+    );
+    assert_eq!(b.call("u", "machine.delete", known).unwrap(), json!({}));
 }
 
 #[test]
