@@ -11,12 +11,16 @@ use crate::query::Query;
 /// The action that removes instances.
 const ACTION: &str = "TerminateInstances";
 
-/// Removes the machine. If it is gone already, the answer is `not-found`.
+/// Removes the machine. An instance that EC2 shows as terminated is removed already; if EC2 shows none, the answer is
+/// `not-found`, because EC2 does not show each new instance at once.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     // Only the region of the class is checked here. A class that has become invalid must not block a deletion.
     manifest::check_region(cx, cx.argument("providerSpec.region"))?;
     let seen = look::machine(cx).await?;
-    let (_, owned) = look::meant(cx, &seen)?;
+    let (instance, owned) = look::known(cx, &seen)?;
+    if instance.is_gone() {
+        return Ok(json!({}));
+    }
     terminate(cx, &owned).await
 }
 

@@ -59,6 +59,15 @@ pub(crate) async fn machine(cx: &Context) -> Result<Seen, Failure> {
 
 /// The instance that the arguments name, among the instances that [`machine`] read. It belongs to the owner and is not gone.
 pub(crate) fn meant<'a>(cx: &Context, seen: &'a Seen) -> Result<(Instance<'a>, Owned<'a>), Failure> {
+    let (instance, owned) = known(cx, seen)?;
+    if instance.is_gone() {
+        return Err(no_machine(instance.id()));
+    }
+    Ok((instance, owned))
+}
+
+/// The same instance, which EC2 may show as gone.
+pub(crate) fn known<'a>(cx: &Context, seen: &'a Seen) -> Result<(Instance<'a>, Owned<'a>), Failure> {
     let id = cx.has("providerID").then(|| cx.argument("providerID"));
     let found: Vec<Instance<'a>> = match id {
         Some(_) => seen.instances().collect(),
@@ -71,9 +80,9 @@ pub(crate) fn meant<'a>(cx: &Context, seen: &'a Seen) -> Result<(Instance<'a>, O
         return Err(no_machine(what));
     }
     let owned = instance.owned(cx)?;
-    // The same instance id with another zone is not the provider ID of this instance.
-    let is_same = id.is_none_or(|id| instance.provider_id().to_string() == id);
-    if is_same && !instance.is_gone() {
+    // The same instance id with another zone is not the provider ID of this instance. A terminated instance may have no zone.
+    let is_same = id.is_none_or(|id| instance.is_gone() || instance.provider_id().to_string() == id);
+    if is_same {
         Ok((instance, owned))
     } else {
         Err(no_machine(what))
