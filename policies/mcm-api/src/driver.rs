@@ -67,7 +67,9 @@ pub async fn delete(cx: &Cx, machine: &Machine, class: Option<&MachineClass>) ->
 
 /// Asks for any VM of the machine, also a VM that is not recorded; `None` if there is none, or if the driver cannot list VMs.
 pub async fn left(cx: &Cx, machine: &Machine) -> Result<Option<String>, Failure> {
-    let listed = implemented(cx.ask(machines::list()).await)?.unwrap_or_default();
+    let listed = cx.ask(machines::list_of(&machine.metadata.uid)).await;
+    let listed = implemented(listed)?.unwrap_or_default();
+    // A driver of an earlier version lists all machines of the tenant.
     let mut own = listed.machines.into_iter();
     let own = own.find(|vm| vm.owner == machine.metadata.uid);
     Ok(own.map(|vm| vm.provider_id))

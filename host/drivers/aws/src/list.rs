@@ -7,13 +7,19 @@ use crate::look;
 use crate::manifest;
 use crate::marks;
 
-/// Lists the machines.
+/// Lists the machines: all of the tenant, or those of one owner. EC2 filters: the list of a large tenant has many pages.
 pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
     manifest::check_region(cx, "")?;
-    let tenant = look::tag(marks::TENANT);
+    let (tenant, owner) = (look::tag(marks::TENANT), look::tag(marks::OWNER));
+    let of_owner = [cx.argument("owner")];
+    let owned = if cx.has("owner") {
+        (&*owner, &of_owner[..])
+    } else {
+        ("tag-key", &[marks::OWNER][..])
+    };
     let filters = [
         (&*tenant, &[cx.tenant()][..]),
-        ("tag-key", &[marks::OWNER][..]),
+        owned,
         ("instance-state-name", &LIVE[..]),
     ];
     let seen = look::all(cx, &filters).await?;
@@ -27,7 +33,8 @@ pub(crate) async fn perform(cx: &Context) -> Result<Value, Failure> {
 /// A row of the list; `None` if it is not a machine of this tenant, or if its marks name no owner.
 fn machine(cx: &Context, instance: Instance<'_>) -> Option<Value> {
     let owner = instance.tag(marks::OWNER).filter(|owner| !owner.is_empty())?;
-    let is_here = instance.tag(marks::TENANT) == Some(cx.tenant()) && !instance.is_gone();
+    let is_meant = !cx.has("owner") || owner == cx.argument("owner");
+    let is_here = instance.tag(marks::TENANT) == Some(cx.tenant()) && is_meant && !instance.is_gone();
     is_here.then(|| {
         json!({
             "name": instance.tag(marks::NAME).unwrap_or_default(),

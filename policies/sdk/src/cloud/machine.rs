@@ -115,6 +115,11 @@ pub fn list() -> CloudAsk<Listed> {
     cloud::ask(LIST, &Map::new())
 }
 
+/// Asks for the machines of the tenant that belong to the object of this uid. A driver may list others, too.
+pub fn list_of(owner: &str) -> CloudAsk<Listed> {
+    cloud::ask(LIST, &json!({"owner": owner}))
+}
+
 /// Asks for the cloud's ids of the volumes that these specifications of PersistentVolumes name. Volumes that the cloud
 /// does not attach are left out.
 pub fn volumes(specifications: &[Value]) -> CloudAsk<VolumeIds> {

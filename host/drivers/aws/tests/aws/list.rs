@@ -38,6 +38,29 @@ fn the_machines_of_all_owners_of_the_tenant_are_listed() {
 }
 
 #[test]
+fn the_machines_of_one_owner_are_listed_by_ec2_itself() {
+    let server = server();
+    for nth in 0..450 {
+        server
+            .borrow_mut()
+            .machine(&format!("owner-{}", nth % 150), "web");
+    }
+    let mut owner = object(&server);
+    for filters in [true, false] {
+        server.borrow_mut().filters = filters;
+        let listed = owner
+            .perform("machine.list", json!({"owner": "owner-7"}))
+            .unwrap();
+        let rows = listed["machines"].as_array().unwrap();
+        assert_eq!(rows.len(), 3, "{filters}");
+        assert!(rows.iter().all(|row| row["owner"] == "owner-7"));
+        if filters {
+            assert_eq!(owner.play.sent.len(), 1, "one page");
+        }
+    }
+}
+
+#[test]
 fn what_is_of_another_tenant_or_of_nobody_or_gone_is_not_listed_even_without_filters() {
     let server = server();
     server.borrow_mut().machine("owner-1", "ours");
