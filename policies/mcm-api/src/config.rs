@@ -11,6 +11,9 @@ use crate::Machine;
 pub struct Config {
     /// The longest time for a machine to be created and to join. `spec.creationTimeout` comes first.
     pub creation_timeout: Period,
+    /// The longest time for which the cloud may not show a VM that it has created. Before that, a VM that is not found
+    /// counts as not shown yet.
+    pub visible_within: Period,
     /// The start of the creation timeout for a machine that waits for its node.
     pub creation_timeout_since: Since,
     /// The longest time that a machine may be Unknown before it becomes Failed. `spec.healthTimeout` comes
@@ -112,6 +115,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             creation_timeout: Period::from_secs(20 * 60),
+            visible_within: Period::from_secs(10 * 60),
             creation_timeout_since: Since::Creation,
             health_timeout: Period::from_secs(10 * 60),
             max_replacements: 1,

@@ -94,6 +94,13 @@ pub struct MachineStatus {
     /// The cloud's id of the VM; absent as long as none was created.
     #[serde(rename = "providerID", skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
+    /// When that id was recorded, which is soon after the VM's creation. If it is missing, the machine's own creation
+    /// counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_at: Option<Time>,
+    /// The cloud's id of the VM whose deletion the cloud has accepted.
+    #[serde(rename = "deletedProviderID", skip_serializing_if = "Option::is_none")]
+    pub deleted_provider_id: Option<String>,
     /// The name of the node, once the machine waits for it to join.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
@@ -272,6 +279,37 @@ impl Machine {
         since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
+    /// Records the cloud's id of the VM, and since when it is known.
+    pub fn record_vm(&mut self, now: Time, provider_id: &str) {
+        if self.status.provider_id.as_deref() != Some(provider_id) {
+            self.status.provider_id = Some(provider_id.to_owned());
+            self.status.created_at = Some(now);
+        }
+    }
+
+    /// Forgets the VM, which is deleted.
+    pub fn forget_vm(&mut self) {
+        self.status.provider_id = None;
+        self.status.created_at = None;
+    }
+
+    /// Whether the machine does not wait for its node yet.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self.phase(), None | Some(Phase::CrashLoopBackOff))
+    }
+
+    /// Whether the cloud may not show the VM on record: `within` this time after its creation, unless the cloud has accepted
+    /// its deletion. Then a VM that is not found is no VM that is gone.
+    ///
+    /// Source: "Eventual consistency in the Amazon EC2 API",
+    /// <https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html>.
+    pub fn is_hidden(&self, now: Time, within: Duration) -> bool {
+        let status = &self.status;
+        let since = status.created_at.or(self.metadata.creation_timestamp);
+        let is_new = since.is_some_and(|since| now < since + within);
+        is_new && status.provider_id.is_some() && status.provider_id != status.deleted_provider_id
+    }
+
     /// The name of the node in the label, or if the label was lost, the last known name.
     pub fn node_name(&self) -> Option<&str> {
         let label = self.metadata.labels.get(NODE).or(self.status.node.as_ref());
@@ -402,6 +440,16 @@ impl LastOperation {
         LastOperation {
             error_code: Some(failure.code.as_str().to_owned()),
             ..LastOperation::new(kind, OperationState::Failed, &failure.message)
+        }
+    }
+
+    /// The machine's VM is not found, and may be there all the same.
+    pub fn hidden(kind: OperationKind, machine: &Machine) -> Self {
+        let vm = machine.status.provider_id.as_deref().unwrap_or_default();
+        let description = format!("the cloud does not show the new VM {vm} yet: it is asked again");
+        LastOperation {
+            error_code: Some(Code::NotFound.as_str().to_owned()),
+            ..LastOperation::new(kind, OperationState::Processing, description)
         }
     }
 

@@ -80,6 +80,8 @@ fn usual(request: &Request) -> Option<Result<Value, Failure>> {
 
 /// Five minutes before the pass.
 const EARLIER: &str = "2025-12-31T23:55:00Z";
+/// Ten minutes before the pass.
+const TEN_MINUTES_AGO: &str = "2025-12-31T23:50:00Z";
 /// An hour before the pass.
 const LONG_AGO: &str = "2025-12-31T23:00:00Z";
 
@@ -169,9 +171,10 @@ fn node(ready: &str) -> Value {
 
 const APPLIED: &str = "node.machine.sapcloud.io/last-applied-anno-labels-taints";
 
-/// A machine that is being deleted and is at this step.
+/// A machine that was made an hour ago, is being deleted and is at this step.
 fn deleting(step: &str) -> Case {
     linked("Terminating").edited(|object| {
+        object["metadata"]["creationTimestamp"] = LONG_AGO.into();
         object["metadata"]["deletionTimestamp"] = EARLIER.into();
         object["status"]["lastOperation"] = json!({
             "description": "", "type": "Delete", "state": "Processing", "nextOp": step, "lastUpdateTime": EARLIER,

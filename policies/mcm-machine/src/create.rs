@@ -1,4 +1,4 @@
-//! Creates a machine (MCM-C01 to MCM-C12, MCM-C16 to MCM-C20): a VM, its ids on the machine, its setup, and the wait
+//! Creates a machine (MCM-C01 to MCM-C12, MCM-C16 to MCM-C21): a VM, its ids on the machine, its setup, and the wait
 //! for its node.
 
 use mcm_api::driver::{self, Seen};
@@ -7,7 +7,7 @@ use polity_sdk::Effect;
 use polity_sdk::cloud::machine::{Vm, is_transient};
 use polity_sdk::prelude::*;
 
-use crate::{Cx, health, node, steady};
+use crate::{Cx, health, is_hidden, node, steady};
 
 /// Finds or creates the VM, then writes what is missing, one kind of thing in each pass. `made` is the VM of a
 /// creation in doubt.
@@ -34,11 +34,15 @@ pub(crate) async fn bring_up(
         }
         Seen::Failed(failure) if [Code::NotFound, Code::Unimplemented].contains(&failure.code) => {
             match machine.status.provider_id.clone() {
+                Some(_) if failure.is_not_found() && is_hidden(cx, machine) => Ok(wait_for_vm(cx, machine)),
                 Some(provider_id) => {
                     cx.note("MCM-C08");
+                    // Every new VM needs its setup (`machine.go` of machine-controller-manager: `uninitializedMachine`
+                    // after each create). It has had it once it waits for its node (C11).
                     let vm = Vm {
                         provider_id,
                         node_name: machine.node_name().map(str::to_owned),
+                        initialized: machine.is_unfinished().then_some(false),
                         ..Vm::default()
                     };
                     Ok(finish(cx, machine, class, vm).await)
@@ -85,12 +89,13 @@ async fn create(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) ->
 /// Deletes the VM and gives the machine up. Its MachineSet creates another one.
 async fn discard(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>, vm: Vm) -> Next {
     let node = vm.node_name.unwrap_or_default();
-    machine.status.provider_id = Some(vm.provider_id);
-    // A VM that cannot be deleted stays recorded, so that the deletion of the machine finds it.
-    let failure = driver::delete(cx, machine, class).await.found().err();
+    machine.record_vm(cx.now(), &vm.provider_id);
+    // A VM that cannot be deleted stays recorded, so that the deletion of the machine finds it. So does a VM that is not
+    // found: it is new, so the cloud may not show it yet.
+    let failure = driver::delete(cx, machine, class).await.err();
     if failure.is_none() {
         cx.note("MCM-C05");
-        machine.status.provider_id = None;
+        machine.forget_vm();
     } else {
         cx.note("MCM-C17");
     }
@@ -106,14 +111,16 @@ async fn discard(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>, v
 /// Handles a VM that could not be created, read or set up, or of which nobody knows whether it was created. Only a machine
 /// that is still being created changes its phase.
 pub(crate) fn failed(cx: &Cx, machine: &mut Machine, failure: Failure, otherwise: RetryClass) -> Next {
-    let late = machine.age(cx.now()) > cx.config().creation_timeout(machine);
-    let phase = match (machine.phase(), late) {
-        (None | Some(Phase::CrashLoopBackOff | Phase::Pending), true) => Some(Phase::Failed),
-        (None, false) => Some(Phase::CrashLoopBackOff),
-        _ => None,
-    };
-    if let Some(phase) = phase {
-        machine.set_phase(cx.now(), phase);
+    if is_late(cx, machine) {
+        machine.set_phase(cx.now(), Phase::Failed);
+    }
+    try_again(cx, machine, failure, otherwise)
+}
+
+/// Reports the failure, and tries again.
+fn try_again(cx: &Cx, machine: &mut Machine, failure: Failure, otherwise: RetryClass) -> Next {
+    if machine.phase().is_none() {
+        machine.set_phase(cx.now(), Phase::CrashLoopBackOff);
     }
     machine.operate(cx.now(), LastOperation::failed(OperationKind::Create, &failure));
     cx.event(EventType::Warning, "CreationFailed", &failure.message);
@@ -123,6 +130,22 @@ pub(crate) fn failed(cx: &Cx, machine: &mut Machine, failure: Failure, otherwise
         otherwise
     };
     Next::failed(wait, failure)
+}
+
+/// Whether the machine is being created for too long.
+fn is_late(cx: &Cx, machine: &Machine) -> bool {
+    let is_created = !machine.is_unfinished() && machine.phase() != Some(Phase::Pending);
+    !is_created && machine.age(cx.now()) > cx.config().creation_timeout(machine)
+}
+
+/// Waits until the cloud shows the VM, or until it is so old that it would show it.
+fn wait_for_vm(cx: &Cx, machine: &mut Machine) -> Next {
+    cx.note("MCM-C21");
+    if is_late(cx, machine) {
+        machine.set_phase(cx.now(), Phase::Failed);
+    }
+    machine.operate(cx.now(), LastOperation::hidden(OperationKind::Create, machine));
+    Next::retry(RetryClass::Short)
 }
 
 async fn finish(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>, vm: Vm) -> Next {
@@ -137,13 +160,21 @@ async fn finish(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>, vm
     if vm.initialized == Some(false) {
         match driver::initialize(cx, machine, class).await {
             Ok(done) => cx.note(if done { "MCM-C18" } else { "MCM-C20" }),
+            Err(failure) if failure.is_not_found() && is_hidden(cx, machine) => {
+                return wait_for_vm(cx, machine);
+            }
             Err(failure) => {
                 cx.note("MCM-C19");
-                return failed(cx, machine, failure, RetryClass::Medium);
+                return match failure.code {
+                    // A right is missing, which the next machine would lack too: this one is not given up.
+                    Code::PermissionDenied => try_again(cx, machine, failure, RetryClass::Medium),
+                    Code::NotFound => failed(cx, machine, failure, RetryClass::Short),
+                    _ => failed(cx, machine, failure, RetryClass::Medium),
+                };
             }
         }
     }
-    let fresh = matches!(machine.phase(), None | Some(Phase::CrashLoopBackOff));
+    let fresh = machine.is_unfinished();
     if machine.status.node != node || fresh {
         cx.note("MCM-C11");
         machine.status.node = node;
@@ -171,7 +202,7 @@ fn write_ids(cx: &Cx, machine: &mut Machine, provider_id: &str, node: Option<&St
         .annotations
         .entry(mcm_api::PRIORITY.to_owned())
         .or_insert_with(|| mcm_api::DEFAULT_PRIORITY.to_string());
-    machine.status.provider_id = Some(provider_id.to_owned());
+    machine.record_vm(cx.now(), provider_id);
     let stored = cx.object();
     stored.metadata != machine.metadata || stored.status.provider_id != machine.status.provider_id
 }

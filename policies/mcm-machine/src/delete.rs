@@ -11,7 +11,7 @@ use polity_sdk::cloud::machine::is_transient;
 use polity_sdk::prelude::*;
 
 use crate::node::{self, Search};
-use crate::{Cx, notes};
+use crate::{Cx, is_hidden, notes};
 
 /// Performs the recorded step.
 pub(crate) async fn tear_down(
@@ -34,6 +34,12 @@ pub(crate) async fn tear_down(
     }
     cx.note("MCM-D08");
     match machine.next_op() {
+        // An earlier version of this policy has believed that the VM is gone.
+        Some(NextOp::InitiateNodeDeletion | NextOp::InitiateFinalizerRemoval) if is_hidden(cx, machine) => {
+            cx.note("MCM-X33");
+            start_over(cx, machine);
+            Ok(Next::retry(RetryClass::Short))
+        }
         Some(NextOp::GetVMStatus) => Ok(ask_for_vm(cx, machine, class).await),
         Some(NextOp::InitiateDrain) => Ok(drain::drain(cx, machine).await),
         Some(NextOp::DelVolumeAttachments) => Ok(drain::detach(cx, machine).await),
@@ -72,6 +78,13 @@ fn stay(cx: &Cx, machine: &mut Machine, at: NextOp, wait: RetryClass, failure: F
     Next::failed(wait, failure)
 }
 
+/// Waits until the cloud shows the VM, or until it is so old that it would show it.
+fn wait_for_vm(cx: &Cx, machine: &mut Machine, at: NextOp) -> Next {
+    let operation = LastOperation::hidden(OperationKind::Delete, machine);
+    machine.operate(cx.now(), operation.next(at));
+    Next::retry(RetryClass::Short)
+}
+
 async fn ask_for_vm(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) -> Next {
     let seen = driver::status(cx, machine, class).await;
     notes(cx, ["MCM-D09", "MCM-D12", "MCM-D13"]);
@@ -94,6 +107,10 @@ async fn ask_for_vm(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>
     match failure.code {
         Code::Unimplemented => start_drain(cx, machine, "MCM-D20"),
         Code::NotFound if cx.config().not_found_still_deletes => start_drain(cx, machine, "MCM-X03"),
+        Code::NotFound if is_hidden(cx, machine) => {
+            cx.note("MCM-D29");
+            wait_for_vm(cx, machine, NextOp::GetVMStatus)
+        }
         Code::NotFound => {
             notes(cx, ["MCM-D22", "MCM-D25", "MCM-D26"]);
             go_on(cx, machine, NextOp::InitiateNodeDeletion, "the VM is gone")
@@ -122,7 +139,14 @@ fn start_drain(cx: &Cx, machine: &mut Machine, edge: &str) -> Next {
 
 async fn delete_vm(cx: &Cx, machine: &mut Machine, class: Option<&MachineClass>) -> Next {
     let edge = match driver::delete(cx, machine, class).await {
-        Ok(()) => "MCM-X20",
+        Ok(()) => {
+            machine.status.deleted_provider_id = machine.status.provider_id.clone();
+            "MCM-X20"
+        }
+        Err(failure) if failure.is_not_found() && is_hidden(cx, machine) => {
+            cx.note("MCM-X25");
+            return wait_for_vm(cx, machine, NextOp::InitiateVMDeletion);
+        }
         Err(failure) if failure.is_not_found() => "MCM-X21",
         Err(failure) => {
             let (edge, wait) = if is_transient(&failure) {
@@ -174,7 +198,7 @@ async fn let_go(cx: &Cx, machine: &mut Machine) -> Next {
                 "OrphanFound",
                 format!("the VM {left} is still there"),
             );
-            machine.status.provider_id = Some(left);
+            machine.record_vm(cx.now(), &left);
             return go_on(cx, machine, NextOp::InitiateVMDeletion, "a VM is left");
         }
         Err(failure) => {

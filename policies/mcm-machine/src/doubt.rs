@@ -32,7 +32,7 @@ pub(crate) fn resolve(cx: &Cx, machine: &mut Machine) -> Result<ControlFlow<Next
             Resolution::Done(answer) => {
                 let vm = machines::read(serde_json::from_str(answer).unwrap_or_default())?;
                 cx.note("MCM-C14");
-                machine.status.provider_id = Some(vm.provider_id.clone());
+                machine.record_vm(cx.now(), &vm.provider_id);
                 if machine.metadata.deleting() {
                     if machine.phase() == Some(Phase::Terminating) {
                         delete::start_over(cx, machine);

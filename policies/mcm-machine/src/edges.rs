@@ -29,7 +29,7 @@ pub fn manifest() -> Manifest {
 }
 
 const WRITES: &str = "metadata.finalizers metadata.labels.node metadata.annotations
-    status.providerID status.node status.currentStatus status.lastOperation status.lastKnownState
+    status.providerID status.createdAt status.deletedProviderID status.node status.currentStatus status.lastOperation status.lastKnownState
     status.nodeConditions status.bootstrapToken status.drain
     status.conditions[ClassValid] status.conditions[SafetyFound] status.conditions[Drained]
     status.conditions[Reconciled]";

@@ -105,6 +105,11 @@ fn steady(cx: &Cx, machine: &Machine) -> Next {
     }
 }
 
+/// Whether the cloud may not show the machine's VM yet.
+fn is_hidden(cx: &Cx, machine: &Machine) -> bool {
+    machine.is_hidden(cx.now(), cx.config().visible_within.into())
+}
+
 fn notes<const N: usize>(cx: &Cx, ids: [&str; N]) {
     ids.into_iter().for_each(|id| cx.note(id));
 }

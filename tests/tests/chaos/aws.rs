@@ -36,6 +36,16 @@ impl Ec2 {
         let proxy = Proxy::start(Query, &[moto.address()]);
         Ok(Ec2 { moto, proxy })
     }
+
+    /// How many instances there are whose source/destination check is on.
+    pub(super) fn checked(&self) -> usize {
+        let filter = "Action=DescribeInstances&Filter.1.Name=instance-state-name&Filter.1.Value.1=running";
+        let running = self.moto.ec2(ACCOUNT, filter);
+        let instances = running.split("<instanceId>").skip(1);
+        instances
+            .filter(|one| one.contains("<sourceDestCheck>true"))
+            .count()
+    }
 }
 
 impl Stage for Ec2 {
@@ -129,6 +139,23 @@ impl Dialect for Query {
         Some(error(status, "InsufficientInstanceCapacity"))
     }
 
+    fn created(&self, answer: &str) -> Vec<String> {
+        ids(answer)
+    }
+
+    fn unseeing(&self, request: &str, answer: &str, ids: &[String], nth: usize) -> Option<Answer> {
+        let is_named = |id: &String| request.contains(id);
+        if ids.iter().any(is_named) {
+            return Some(if nth % 3 == 2 {
+                error(StatusCode::INTERNAL_SERVER_ERROR, "InternalError")
+            } else {
+                error(StatusCode::BAD_REQUEST, "InvalidInstanceID.NotFound")
+            });
+        }
+        let seen = without(answer, ids);
+        (seen != answer).then(|| refusal(StatusCode::OK, &seen))
+    }
+
     fn refuse_time(&self, request: &Parts) -> Option<Answer> {
         let text = |name| request.headers.get(name).and_then(|value| value.to_str().ok());
         let signed = text("x-amz-date").and_then(|date| date.parse::<Timestamp>().ok());
@@ -141,6 +168,36 @@ impl Dialect for Query {
         };
         is_far.then(|| error(StatusCode::BAD_REQUEST, why))
     }
+}
+
+/// The ids of the instances in an answer.
+pub(super) fn ids(answer: &str) -> Vec<String> {
+    let named = answer.split("<instanceId>").skip(1);
+    named
+        .filter_map(|rest| Some(rest.split_once('<')?.0.to_owned()))
+        .collect()
+}
+
+/// A list of reservations without those of these instances.
+fn without(answer: &str, hidden: &[String]) -> String {
+    const BEGINNING: &str = "<reservationId>";
+    let Some((list, end)) = answer.split_once("</reservationSet>") else {
+        return answer.to_owned();
+    };
+    // Each begins with the tag before its id.
+    let begins: Vec<usize> = list
+        .match_indices(BEGINNING)
+        .filter_map(|(at, _)| list[..at].rfind("<item>"))
+        .collect();
+    let ends = begins.iter().skip(1).copied().chain([list.len()]);
+    let mut seen = list[..begins.first().copied().unwrap_or(list.len())].to_owned();
+    for (begin, end) in begins.iter().zip(ends) {
+        let reservation = &list[*begin..end];
+        if !ids(reservation).iter().any(|id| hidden.contains(id)) {
+            seen.push_str(reservation);
+        }
+    }
+    seen + "</reservationSet>" + end
 }
 
 /// An error as EC2 writes it.

@@ -1,11 +1,11 @@
 //! A proxy between the host and the servers of a cloud. It injects the faults of networks and servers: lost, cut and
 //! slow answers, refusals, ended sessions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::stream;
@@ -49,6 +49,9 @@ pub(super) enum Fault {
     WrongClock,
     /// A create is done, and its answer comes later. This is done to all of them.
     Late,
+    /// What was created is not seen for this long: not by its id, and in no list; and some requests for it fail. This is done
+    /// to all of them, as EC2 does: <https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html>.
+    Unseen(Duration),
 }
 
 /// How late an answer is that comes late.
@@ -97,6 +100,16 @@ pub(super) trait Dialect: Send + Sync + 'static {
         None
     }
 
+    /// The ids of what an answer to a create has created.
+    fn created(&self, _answer: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The answer to this request of a server that does not see these ids yet. It is the `nth` that it answers so.
+    fn unseeing(&self, _request: &str, _answer: &str, _ids: &[String], _nth: usize) -> Option<Answer> {
+        None
+    }
+
     /// The answer of a server whose clock is ahead, if it does not take the request.
     fn refuse_time(&self, _: &Parts) -> Option<Answer> {
         None
@@ -125,6 +138,20 @@ struct Now {
     struck: BTreeSet<String>,
     /// How often it was done.
     strikes: usize,
+    /// Since when there is what was created.
+    created: BTreeMap<String, Instant>,
+}
+
+impl Now {
+    fn begin(fault: Fault, has_session: bool) -> Self {
+        Now {
+            fault,
+            has_session,
+            struck: BTreeSet::new(),
+            strikes: 0,
+            created: BTreeMap::new(),
+        }
+    }
 }
 
 impl Proxy {
@@ -137,12 +164,7 @@ impl Proxy {
         let runtime = runtime.expect("a runtime");
         let state = Arc::new(State {
             dialect: Box::new(dialect),
-            now: Mutex::new(Now {
-                fault: Fault::None,
-                has_session: true,
-                struck: BTreeSet::new(),
-                strikes: 0,
-            }),
+            now: Mutex::new(Now::begin(Fault::None, true)),
             // Servers close connections that are idle, each after another time.
             client: Client::builder(TokioExecutor::new())
                 .pool_max_idle_per_host(0)
@@ -173,12 +195,7 @@ impl Proxy {
     /// Does this from now on, and forgets what it has done. First the host has to log in again, so that it is done to
     /// logins too.
     pub(super) fn strike(&self, fault: Fault) {
-        *self.state.now() = Now {
-            fault,
-            has_session: false,
-            struck: BTreeSet::new(),
-            strikes: 0,
-        };
+        *self.state.now() = Now::begin(fault, false);
     }
 
     /// How many requests were struck.
@@ -240,7 +257,9 @@ impl State {
             return Fault::SessionEnded;
         }
         let fits = match now.fault {
-            Fault::None => false,
+            // Whether a request is about what is not seen only its answer tells.
+            Fault::Unseen(_) if does != Does::LogIn => return now.fault,
+            Fault::None | Fault::Unseen(_) => false,
             Fault::LostAnswer | Fault::Late | Fault::NoCapacity => does == Does::Create,
             Fault::Outage => does == Does::Create || now.strikes > 0,
             Fault::Cut | Fault::WrongClock | Fault::OtherAccount => true,
@@ -277,6 +296,7 @@ impl State {
             _ => None,
         };
         let server = moved.as_deref().unwrap_or(server);
+        let asked = String::from_utf8_lossy(&body).into_owned();
         let at_once = match fault {
             Fault::Outage if does != Does::Create => return Err(io::Error::other("an outage")),
             Fault::SessionEnded => self.dialect.end_session(&mut head),
@@ -308,12 +328,41 @@ impl State {
                 answer.headers_mut().insert(header::DATE, date(server_time()));
                 Ok(whole(answer))
             }
+            Fault::Unseen(time) => {
+                let text = bytes(&mut answer).await;
+                let answer = with_body(answer, text.clone());
+                let unseeing = self.unseeing(&kind, does, &asked, &String::from_utf8_lossy(&text), time);
+                Ok(whole(unseeing.unwrap_or(answer)))
+            }
             Fault::None
             | Fault::OtherAccount
             | Fault::SessionEnded
             | Fault::Throttled
             | Fault::NoCapacity => Ok(whole(answer)),
         }
+    }
+
+    /// The answer to a request of a server that does not see for this time what was created.
+    fn unseeing(
+        &self,
+        kind: &str,
+        does: Does,
+        request: &str,
+        answer: &str,
+        time: Duration,
+    ) -> Option<Answer> {
+        let mut now = self.now();
+        if does == Does::Create {
+            let ids = self.dialect.created(answer);
+            now.created.extend(ids.into_iter().map(|id| (id, Instant::now())));
+            return None;
+        }
+        now.created.retain(|_, since| since.elapsed() < time);
+        let ids: Vec<String> = now.created.keys().cloned().collect();
+        let unseeing = self.dialect.unseeing(request, answer, &ids, now.strikes)?;
+        now.strikes += 1;
+        now.struck.insert(kind.to_owned());
+        Some(unseeing)
     }
 
     /// The server's answer. Where it names a server, it names the proxy for it.

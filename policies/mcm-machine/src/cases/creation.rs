@@ -22,6 +22,24 @@ fn made() -> Case {
     })
 }
 
+/// The status after a VM was recorded.
+fn recorded() -> Value {
+    json!({"providerID": "vm-1", "createdAt": NOW})
+}
+
+/// The same machine, whose VM is old enough to be shown by the cloud.
+fn shown(case: Case) -> Case {
+    case.edited(|object| object["status"]["createdAt"] = TEN_MINUTES_AGO.into())
+}
+
+/// The operation of a machine whose VM the cloud does not show.
+fn unseen() -> Value {
+    operation(json!({
+        "description": "the cloud does not show the new VM vm-1 yet: it is asked again",
+        "type": "Create", "state": "Processing", "errorCode": "not-found",
+    }))
+}
+
 const FLOW: &str = "R02 R03 R06 R09 R11 R14 R19";
 
 fn token() -> Value {
@@ -113,13 +131,13 @@ mcm_c01_without_a_token_nothing_is_made:
 mcm_c02_a_vm_that_is_there_is_adopted:
     fresh().answers("machine.status", vm())
         .notes(&format!("{FLOW} C02 C10 R20"))
-        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
+        .patch(json!({"metadata": ids(), "status": recorded()}))
         .waits(RetryClass::Short);
 
 mcm_c02_what_the_driver_wants_remembered_is_remembered:
     fresh().answers("machine.status", json!({"providerID": "vm-1", "nodeName": "node-m", "lastKnownState": "s"}))
         .notes(&format!("{FLOW} C02 C10 R20"))
-        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1", "lastKnownState": "s"}}))
+        .patch(json!({"metadata": ids(), "status": and(recorded(), json!({"lastKnownState": "s"}))}))
         .waits(RetryClass::Short);
 
 mcm_c03_an_answer_that_does_not_decode_makes_nothing:
@@ -133,14 +151,14 @@ mcm_c04_a_machine_without_a_vm_is_made:
     fresh().lacks("machine.status").answers("machine.create", vm())
         .acts([MINT, CREATE])
         .notes(&format!("{FLOW} C04 C06 C10 R20"))
-        .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
+        .patch(json!({"metadata": ids(), "status": and(token(), recorded())}))
         .waits(RetryClass::Short);
 
 mcm_c04_a_driver_that_cannot_tell_makes_one_too:
     fresh().fails("machine.status", Code::Unimplemented).answers("machine.create", vm())
         .acts([MINT, CREATE])
         .notes(&format!("{FLOW} C04 C06 C10 R20"))
-        .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
+        .patch(json!({"metadata": ids(), "status": and(token(), recorded())}))
         .waits(RetryClass::Short);
 
 mcm_c04_a_token_that_is_still_of_use_is_used_again:
@@ -148,7 +166,7 @@ mcm_c04_a_token_that_is_still_of_use_is_used_again:
         .lacks("machine.status").answers("machine.create", vm())
         .acts([CREATE])
         .notes(&format!("{FLOW} C04 C06 C10 R20"))
-        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
+        .patch(json!({"metadata": ids(), "status": recorded()}))
         .waits(RetryClass::Short);
 
 mcm_c04_a_binding_may_do_without_tokens:
@@ -159,7 +177,7 @@ mcm_c04_a_binding_may_do_without_tokens:
             r#""userData":{"$secret":{"name":"user-data","key":"userData"}}}"#
         )])
         .notes(&format!("{FLOW} C04 C06 C10 R20"))
-        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
+        .patch(json!({"metadata": ids(), "status": recorded()}))
         .waits(RetryClass::Short);
 
 mcm_c05_a_vm_with_the_name_of_an_older_node_is_given_back:
@@ -191,12 +209,26 @@ mcm_c17_a_vm_that_could_not_be_given_back_stays_on_record:
         .notes(&format!("{FLOW} C04 C17 R20"))
         .event("StaleNode")
         .status(and(
-            and(token(), json!({"providerID": "vm-1", "currentStatus": phase("Failed", false)})),
+            and(and(token(), recorded()), json!({"currentStatus": phase("Failed", false)})),
             operation(json!({
                 "description": "the node node-m of another VM is still there", "type": "Create", "state": "Failed",
             })),
         ))
         .fails_with(RetryClass::Short, Code::Unavailable, "no");
+
+mcm_c17_a_new_vm_that_is_not_found_stays_on_record:
+    fresh().lacks("machine.status").answers("machine.create", vm()).lacks("machine.delete")
+        .exists(foreign_node("vm-0"))
+        .acts([MINT, CREATE, DELETE])
+        .notes(&format!("{FLOW} C04 C17 R20"))
+        .event("StaleNode")
+        .status(and(
+            and(and(token(), recorded()), json!({"currentStatus": phase("Failed", false)})),
+            operation(json!({
+                "description": "the node node-m of another VM is still there", "type": "Create", "state": "Failed",
+            })),
+        ))
+        .fails_with(RetryClass::Short, Code::NotFound, "no");
 
 mcm_c05_a_creation_in_doubt_with_the_name_of_an_older_node_is_given_back:
     fresh().in_doubt(Resolution::Done(vm().to_string())).answers("machine.delete", json!({}))
@@ -215,7 +247,7 @@ mcm_c06_a_node_that_carries_the_machines_name_is_never_stale:
         .exists(foreign_node("vm-0"))
         .acts([MINT, &CREATE.replace(r#""name":"m""#, r#""name":"node-m""#)])
         .notes(&format!("{FLOW} C04 C06 C10 R20"))
-        .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
+        .patch(json!({"metadata": ids(), "status": and(token(), recorded())}))
         .waits(RetryClass::Short);
 
 mcm_c06_a_node_that_joined_at_once_is_its_own:
@@ -223,7 +255,7 @@ mcm_c06_a_node_that_joined_at_once_is_its_own:
         .exists(foreign_node("vm-1"))
         .acts([MINT, CREATE])
         .notes(&format!("{FLOW} C04 C06 C10 R20"))
-        .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
+        .patch(json!({"metadata": ids(), "status": and(token(), recorded())}))
         .waits(RetryClass::Short);
 
 // Every row of the table of codes:
@@ -316,9 +348,10 @@ mcm_c16_after_its_time_the_machine_is_failed:
         .status(and(token(), unknown_creation("Failed", "deadline-exceeded", LOST)))
         .next(lost());
 
-mcm_c08_ids_on_record_are_trusted:
-    made().lacks("machine.status")
-        .notes(&format!("{FLOW} C08 C11 R20"))
+mcm_c08_ids_on_record_are_trusted_and_the_vm_is_set_up:
+    shown(made()).lacks("machine.status").answers("machine.initialize", json!({}))
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C08 C18 C11 R20"))
         .status(and(
             json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
             operation(json!({
@@ -328,14 +361,62 @@ mcm_c08_ids_on_record_are_trusted:
         .waits(RetryClass::Short);
 
 mcm_c08_where_the_driver_cannot_tell_too:
-    made().fails("machine.status", Code::Unimplemented)
-        .notes(&format!("{FLOW} C08 C11 R20"))
+    made().fails("machine.status", Code::Unimplemented).answers("machine.initialize", json!({}))
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C08 C18 C11 R20"))
         .status(and(
             json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
             operation(json!({
                 "description": "the VM exists; its node has yet to join", "type": "Create", "state": "Processing",
             })),
         ))
+        .waits(RetryClass::Short);
+
+mcm_c08_a_vm_that_was_set_up_is_not_set_up_again:
+    shown(nameless()).lacks("machine.status")
+        .notes(&format!("{FLOW} C08 C12 R20"))
+        .waits(RetryClass::Long);
+
+mcm_c21_a_new_vm_that_is_not_found_is_not_gone:
+    made().edited(|object| object["status"]["createdAt"] = EARLIER.into())
+        .lacks("machine.status")
+        .notes(&format!("{FLOW} C21 R20"))
+        .status(unseen())
+        .waits(RetryClass::Short);
+
+mcm_c21_without_the_time_of_the_vm_that_of_the_machine_counts:
+    made().lacks("machine.status")
+        .notes(&format!("{FLOW} C21 R20"))
+        .status(unseen())
+        .waits(RetryClass::Short);
+
+mcm_c21_the_time_is_the_bindings:
+    made().config(json!({"visibleWithin": "4m"})).lacks("machine.status").answers("machine.initialize", json!({}))
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C08 C18 C11 R20"))
+        .status(and(
+            json!({"node": "node-m", "currentStatus": phase("Pending", true)}),
+            operation(json!({
+                "description": "the VM exists; its node has yet to join", "type": "Create", "state": "Processing",
+            })),
+        ))
+        .waits(RetryClass::Short);
+
+mcm_c21_a_new_vm_that_is_not_found_when_it_is_set_up_is_asked_for_again:
+    made().answers("machine.status", unfinished()).lacks("machine.initialize")
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C02 C21 R20"))
+        .status(unseen())
+        .waits(RetryClass::Short);
+
+mcm_c21_after_the_time_of_a_creation_the_machine_is_failed:
+    made().edited(|object| {
+            object["status"]["createdAt"] = EARLIER.into();
+            object["metadata"]["creationTimestamp"] = LONG_AGO.into();
+        })
+        .lacks("machine.status")
+        .notes(&format!("{FLOW} C21 R20"))
+        .status(and(unseen(), json!({"currentStatus": phase("Failed", false)})))
         .waits(RetryClass::Short);
 
 mcm_c09_cancelled: unanswered(Code::Cancelled, RetryClass::Medium);
@@ -422,7 +503,7 @@ mcm_c18_a_vm_that_is_not_set_up_is_set_up_before_its_node_is_waited_for:
 mcm_c18_the_ids_are_written_first:
     fresh().answers("machine.status", unfinished())
         .notes(&format!("{FLOW} C02 C10 R20"))
-        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
+        .patch(json!({"metadata": ids(), "status": recorded()}))
         .waits(RetryClass::Short);
 
 mcm_c19_a_vm_that_cannot_be_set_up_soon_is_tried_again:
@@ -440,6 +521,32 @@ mcm_c19_a_vm_that_may_not_be_set_up_waits_for_a_person:
         .event("CreationFailed")
         .status(failed_creation(Some("CrashLoopBackOff"), "permission-denied"))
         .fails_with(RetryClass::Medium, Code::PermissionDenied, "no");
+
+mcm_c19_a_right_that_is_missing_for_long_does_not_replace_the_machine:
+    made().edited(|object| object["metadata"]["creationTimestamp"] = LONG_AGO.into())
+        .answers("machine.status", unfinished()).fails("machine.initialize", Code::PermissionDenied)
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C02 C19 R20"))
+        .event("CreationFailed")
+        .status(failed_creation(Some("CrashLoopBackOff"), "permission-denied"))
+        .fails_with(RetryClass::Medium, Code::PermissionDenied, "no");
+
+mcm_c19_another_failure_for_long_does:
+    made().edited(|object| object["metadata"]["creationTimestamp"] = LONG_AGO.into())
+        .answers("machine.status", unfinished()).fails("machine.initialize", Code::FailedPrecondition)
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C02 C19 R20"))
+        .event("CreationFailed")
+        .status(failed_creation(Some("Failed"), "failed-precondition"))
+        .fails_with(RetryClass::Medium, Code::FailedPrecondition, "no");
+
+mcm_c19_a_vm_that_is_gone_is_asked_for_again_soon:
+    shown(made()).answers("machine.status", unfinished()).lacks("machine.initialize")
+        .acts([INITIALIZE])
+        .notes(&format!("{FLOW} C02 C19 R20"))
+        .event("CreationFailed")
+        .status(failed_creation(Some("CrashLoopBackOff"), "not-found"))
+        .fails_with(RetryClass::Short, Code::NotFound, "no");
 
 mcm_c20_a_driver_that_sets_nothing_up_is_no_obstacle:
     made().answers("machine.status", unfinished()).fails("machine.initialize", Code::Unimplemented)
@@ -503,14 +610,14 @@ mcm_c14_what_a_creation_in_doubt_has_made_is_the_machines:
     fresh().in_doubt(Resolution::Done(vm().to_string()))
         .exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}))
         .notes(&format!("C14 {FLOW} C10 R20"))
-        .patch(json!({"metadata": ids(), "status": {"providerID": "vm-1"}}))
+        .patch(json!({"metadata": ids(), "status": recorded()}))
         .waits(RetryClass::Short);
 
 mcm_c14_is_recorded_even_where_the_class_is_gone:
     fresh().in_doubt(Resolution::Done(vm().to_string())).without("MachineClass").exists(node("True"))
         .notes("C14 R02 R03 R05 R21")
         .status(and(
-            json!({"providerID": "vm-1"}),
+            recorded(),
             class_condition("ClassMissing", "MachineClass small does not exist"),
         ))
         .fails_with(RetryClass::Long, Code::NotFound, "MachineClass small does not exist");
@@ -520,7 +627,7 @@ mcm_c14_in_a_deletion_starts_it_again:
         .edited(|object| object["status"]["providerID"] = json!(null))
         .notes("C14")
         .status(and(
-            json!({"providerID": "vm-1"}),
+            recorded(),
             operation(json!({"description": "the machine is being deleted", "nextOp": "GetVMStatus"})),
         ))
         .waits(RetryClass::Short);
@@ -535,7 +642,7 @@ mcm_c15_a_creation_that_was_not_performed_is_made_as_usual:
     fresh().in_doubt(Resolution::Absent).lacks("machine.status").answers("machine.create", vm())
         .acts([MINT, CREATE])
         .notes(&format!("C15 {FLOW} C04 C06 C10 R20"))
-        .patch(json!({"metadata": ids(), "status": and(token(), json!({"providerID": "vm-1"}))}))
+        .patch(json!({"metadata": ids(), "status": and(token(), recorded())}))
         .waits(RetryClass::Short);
 }
 

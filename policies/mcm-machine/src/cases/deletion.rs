@@ -84,6 +84,29 @@ fn other_node() -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}})
 }
 
+/// A machine at this step whose VM is five minutes old.
+fn new(step: &str) -> Case {
+    deleting(step).edited(|object| object["status"]["createdAt"] = EARLIER.into())
+}
+
+/// The same machine after the cloud has accepted the deletion of its VM.
+fn deleted(step: &str) -> Case {
+    new(step).edited(|object| object["status"]["deletedProviderID"] = "vm-1".into())
+}
+
+/// The operation of a machine whose VM the cloud does not show. The step is the same.
+fn unseen() -> Value {
+    operation(json!({
+        "description": "the cloud does not show the new VM vm-1 yet: it is asked again", "errorCode": "not-found",
+    }))
+}
+
+fn restarts(case: Case) -> Case {
+    case.notes(&format!("{FLOW} X33 R18"))
+        .status(next("the machine is being deleted", "GetVMStatus"))
+        .waits(RetryClass::Short)
+}
+
 fn restarted(case: Case) -> Case {
     case.notes(&format!("{FLOW} X50 R18")).waits(RetryClass::Short)
 }
@@ -178,6 +201,36 @@ mcm_d22_not_found:
         .status(next("the VM is gone", "InitiateNodeDeletion"))
         .waits(RetryClass::Short);
 
+mcm_d29_a_new_vm_that_is_not_found_is_not_gone:
+    new("GetVMStatus").lacks("machine.status")
+        .notes(&asked("D15 D16 D17 D29"))
+        .status(unseen())
+        .waits(RetryClass::Short);
+
+mcm_d29_without_the_time_of_the_vm_that_of_the_machine_counts:
+    deleting("GetVMStatus").edited(|object| object["metadata"]["creationTimestamp"] = EARLIER.into())
+        .lacks("machine.status")
+        .notes(&asked("D15 D16 D17 D29"))
+        .status(unseen())
+        .waits(RetryClass::Short);
+
+mcm_d22_after_ten_minutes_it_is:
+    new("GetVMStatus").edited(|object| object["status"]["createdAt"] = TEN_MINUTES_AGO.into())
+        .lacks("machine.status")
+        .notes(&asked("D15 D16 D17 D22 D25 D26"))
+        .status(next("the VM is gone", "InitiateNodeDeletion"))
+        .waits(RetryClass::Short);
+
+mcm_d22_a_machine_that_never_had_a_vm_has_none:
+    deleting("GetVMStatus").edited(|object| {
+            object["metadata"]["creationTimestamp"] = EARLIER.into();
+            object["status"]["providerID"] = json!(null);
+        })
+        .lacks("machine.status")
+        .notes(&asked("D15 D16 D17 D22 D25 D26"))
+        .status(next("the VM is gone", "InitiateNodeDeletion"))
+        .waits(RetryClass::Short);
+
 mcm_x01_cancelled: other(Code::Cancelled);
 mcm_x01_invalid_argument: other(Code::InvalidArgument);
 mcm_x01_already_exists: other(Code::AlreadyExists);
@@ -217,7 +270,7 @@ mcm_x20_the_vm_is_deleted:
     deleting("InitiateVMDeletion").answers("machine.delete", json!({}))
         .acts([DELETE])
         .notes(&format!("{FLOW} X20 R18"))
-        .status(next("the VM is deleted", "InitiateNodeDeletion"))
+        .status(and(json!({"deletedProviderID": "vm-1"}), next("the VM is deleted", "InitiateNodeDeletion")))
         .waits(RetryClass::Short);
 
 mcm_x21_not_found:
@@ -225,6 +278,28 @@ mcm_x21_not_found:
         .acts([DELETE])
         .notes(&format!("{FLOW} X21 R18"))
         .status(next("the VM is deleted", "InitiateNodeDeletion"))
+        .waits(RetryClass::Short);
+
+mcm_x21_a_new_vm_whose_deletion_the_cloud_has_accepted_is_gone:
+    deleted("InitiateVMDeletion").lacks("machine.delete")
+        .acts([DELETE])
+        .notes(&format!("{FLOW} X21 R18"))
+        .status(next("the VM is deleted", "InitiateNodeDeletion"))
+        .waits(RetryClass::Short);
+
+mcm_x25_a_new_vm_that_is_not_found_is_not_gone:
+    new("InitiateVMDeletion").lacks("machine.delete")
+        .acts([DELETE])
+        .notes(&format!("{FLOW} X25 R18"))
+        .status(unseen())
+        .waits(RetryClass::Short);
+
+mcm_x25_the_deletion_of_another_vm_says_nothing:
+    deleted("InitiateVMDeletion").edited(|object| object["status"]["deletedProviderID"] = "vm-0".into())
+        .lacks("machine.delete")
+        .acts([DELETE])
+        .notes(&format!("{FLOW} X25 R18"))
+        .status(unseen())
         .waits(RetryClass::Short);
 
 mcm_x22_unknown: undeleted(Code::Unknown, "X22", RetryClass::Short);
@@ -309,6 +384,22 @@ mcm_x32_the_node_of_another_vm_is_not_deleted:
 mcm_x32_a_node_that_the_grant_does_not_show_is_not_deleted:
     node_gone(deleting("InitiateNodeDeletion").fails("Node", Code::PermissionDenied), "X32");
 
+// By a version of the policy that believed at once that a VM is gone.
+mcm_x33_a_new_vm_that_counted_as_gone_is_asked_for_again:
+    restarts(new("InitiateNodeDeletion").exists(node("True")));
+
+mcm_x33_no_list_is_believed_of_a_new_vm:
+    restarts(new("InitiateFinalizerRemoval"));
+
+mcm_x40_the_finalizer_is_removed_at_once_after_the_cloud_has_accepted_the_deletion:
+    deleted("InitiateFinalizerRemoval")
+        .notes(&format!("{FLOW} X40"))
+        .patch(json!({
+            "metadata": {"finalizers": []},
+            "status": operation(json!({"description": "the VM and the node are gone", "state": "Successful"})),
+        }))
+        .next(Next::settled());
+
 mcm_x40_the_finalizer_is_removed:
     deleting("InitiateFinalizerRemoval")
         .edited(|object| object["metadata"]["finalizers"] = json!(["mcm.polity.dev/machine", "example.com/theirs"]))
@@ -341,7 +432,7 @@ mcm_x42_a_vm_of_the_machine_that_is_not_on_record_is_deleted_first:
     deleting("InitiateFinalizerRemoval").answers("machine.list", listed("uid-m"))
         .notes(&format!("{FLOW} X42 R18"))
         .event("OrphanFound")
-        .status(and(json!({"providerID": "vm-2"}), next("a VM is left", "InitiateVMDeletion")))
+        .status(and(json!({"providerID": "vm-2", "createdAt": NOW}), next("a VM is left", "InitiateVMDeletion")))
         .waits(RetryClass::Short);
 
 mcm_x43_a_list_that_fails_for_now_keeps_the_machine: unlisted(Code::Unavailable, RetryClass::Short);

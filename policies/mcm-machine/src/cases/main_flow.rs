@@ -142,7 +142,10 @@ mcm_r27x_a_missing_class_does_not_stop_the_deletion_where_the_binding_says_so:
         .answers("machine.delete", json!({}))
         .acts([r#"machine.delete {"name":"m","providerID":"vm-1"}"#])
         .notes("R02 R03 R27x R07 R08 D01 D04 D08 X20 R18")
-        .status(operation(json!({"description": "the VM is deleted", "nextOp": "InitiateNodeDeletion"})))
+        .status(and(
+            json!({"deletedProviderID": "vm-1"}),
+            operation(json!({"description": "the VM is deleted", "nextOp": "InitiateNodeDeletion"})),
+        ))
         .waits(RetryClass::Short);
 
 mcm_r05_missing_credentials_stop_the_deletion:
@@ -183,7 +186,7 @@ mcm_r14_a_creation_that_is_not_finished_is_finished:
         .edited(|object| object["status"]["providerID"] = json!(null))
         .answers("machine.status", vm())
         .notes(&format!("{LIVE} R14 R19 C02 C10 R20"))
-        .status(json!({"providerID": "vm-1"}))
+        .status(json!({"providerID": "vm-1", "createdAt": NOW}))
         .waits(RetryClass::Short);
 
 mcm_r14_a_lost_phase_is_written_again:
@@ -273,7 +276,10 @@ mcm_r25x_a_deletion_does_not_ask:
         .answers("machine.delete", json!({}))
         .acts([DELETE])
         .notes("R02 R03 R06 R07 R08 D01 D04 D08 X20 R18")
-        .status(operation(json!({"description": "the VM is deleted", "nextOp": "InitiateNodeDeletion"})))
+        .status(and(
+            json!({"deletedProviderID": "vm-1"}),
+            operation(json!({"description": "the VM is deleted", "nextOp": "InitiateNodeDeletion"})),
+        ))
         .waits(RetryClass::Short);
 
 mcm_r26x_after_the_thaw_an_unknown_machine_is_running:

@@ -23,7 +23,9 @@ scenarios! {
     mcm_x51_a_deletion_waits_for_the_creation_in_doubt,
     mcm_c03_a_driver_that_cannot_be_read_is_asked_again_later,
     mcm_c09_a_driver_that_cannot_be_asked_makes_nothing,
-    mcm_c08_what_was_made_is_trusted_where_the_driver_knows_it_no_more,
+    mcm_c08_what_was_made_is_trusted_and_set_up_where_the_driver_knows_it_no_more,
+    mcm_c08_a_vm_that_is_gone_fails_its_machine_in_time,
+    mcm_c21_a_vm_is_set_up_as_soon_as_the_cloud_shows_it,
     mcm_c12_a_driver_that_never_names_the_node_is_waited_for,
     mcm_c05_a_vm_with_the_node_name_of_another_is_given_back,
     mcm_c17_a_vm_with_the_node_name_of_another_that_cannot_be_given_back_stays_on_record,
@@ -275,17 +277,58 @@ async fn mcm_c09_a_driver_that_cannot_be_asked_makes_nothing(on: &dyn Backend) {
     assert_eq!(made(&story), 1);
 }
 
-async fn mcm_c08_what_was_made_is_trusted_where_the_driver_knows_it_no_more(on: &dyn Backend) {
+async fn mcm_c08_what_was_made_is_trusted_and_set_up_where_the_driver_knows_it_no_more(on: &dyn Backend) {
+    let unknown =
+        json!({"operation": "machine.status", "from": "8s", "then": {"fail": {"code": "not-found"}}});
+    let story = planted(on, unfinished(json!([unknown])), json!({})).await;
+    let created = story.until("it has a VM", has_vm).await;
+    story.until_is(PHASE, "Running").await;
+    assert_eq!(
+        once(told(&story))[..4],
+        [
+            "R10 R12 Short",
+            "R14 C04 C06 C10 Short",
+            "R14 C21 Short",
+            "R14 C08 C18 C11 Short"
+        ]
+    );
+    assert_eq!(story.acts(), ["machine.create", "machine.initialize", "revoke"]);
+    assert_eq!(
+        created["status"]["createdAt"],
+        story.object().await["status"]["createdAt"]
+    );
+}
+
+async fn mcm_c08_a_vm_that_is_gone_fails_its_machine_in_time(on: &dyn Backend) {
     let vanishes = json!({"vm": "m-1", "afterPowerOn": "1s", "does": "vanish"});
     let story = planted(on, json!({"events": [vanishes]}), json!({})).await;
-    let machine = story.until_is(PHASE, "Pending").await;
+    story.until_is(PHASE, "CrashLoopBackOff").await;
     assert_eq!(
-        told(&story),
-        ["R10 R12 Short", "R14 C04 C06 C10 Short", "R14 C08 C11 Short"]
+        once(told(&story)),
+        [
+            "R10 R12 Short",
+            "R14 C04 C06 C10 Short",
+            "R14 C21 Short",
+            "R14 C08 C19 Short"
+        ]
     );
-    assert!(machine["status"]["providerID"].is_string());
     story.until_is(PHASE, "Failed").await;
     assert_eq!(made(&story), 1);
+}
+
+async fn mcm_c21_a_vm_is_set_up_as_soon_as_the_cloud_shows_it(on: &dyn Backend) {
+    let late = json!({"operation": "machine.create", "then": {"showsAfter": "1m"}});
+    let story = running(on, unfinished(json!([late])), json!({})).await;
+    assert_eq!(
+        once(told(&story))[..4],
+        [
+            "R10 R12 Short",
+            "R14 C04 C06 C10 Short",
+            "R14 C21 Short",
+            "R14 C02 C18 C11 Short"
+        ]
+    );
+    assert_eq!(story.acts(), ["machine.create", "machine.initialize", "revoke"]);
 }
 
 async fn mcm_c12_a_driver_that_never_names_the_node_is_waited_for(on: &dyn Backend) {

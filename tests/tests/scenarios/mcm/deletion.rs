@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polity_core::time::Boot;
 use polity_tests::host_fixture::condition_of;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::story::Story;
@@ -22,6 +23,11 @@ scenarios! {
     mcm_d21_a_driver_that_is_away_is_asked_again_soon,
     mcm_d20_a_driver_that_cannot_tell_is_no_reason_not_to_drain,
     mcm_x42_a_vm_that_is_not_on_record_is_deleted_before_its_machine_goes,
+    mcm_d29_a_machine_that_is_deleted_before_the_cloud_shows_its_vm_leaves_none,
+    mcm_d29_a_vm_that_is_gone_is_believed_to_be_gone_after_ten_minutes,
+    mcm_d29_the_wait_goes_on_after_a_crash,
+    mcm_x25_a_new_vm_that_is_not_found_is_deleted_once_it_is,
+    mcm_x33_a_new_vm_that_an_earlier_version_believed_to_be_gone_is_deleted,
     mcm_x43_a_machine_is_kept_while_its_vms_cannot_be_listed,
     mcm_x22_a_driver_that_is_away_for_a_moment_deletes_soon,
     mcm_x32_a_node_that_is_not_the_machines_own_is_left_alone,
@@ -75,7 +81,7 @@ async fn scenario_09_a_deletion_goes_on_after_a_crash_in_any_step(on: &dyn Backe
 
 /// A machine whose VM somebody removed a moment ago, and which is being deleted.
 async fn without_its_vm(on: &dyn Backend, configuration: Value) -> (Story, usize) {
-    let vanishes = json!({"vm": "m-1", "at": "5m", "does": "vanish"});
+    let vanishes = json!({"vm": "m-1", "at": "15m", "does": "vanish"});
     let story = running(on, json!({"events": [vanishes]}), configuration).await;
     story.until_vms(<[_]>::is_empty).await;
     let done = story.passes().len();
@@ -256,9 +262,9 @@ async fn mcm_x02_a_machine_that_is_not_set_up_yet_can_go(on: &dyn Backend) {
 
 async fn mcm_x42_a_vm_that_is_not_on_record_is_deleted_before_its_machine_goes(on: &dyn Backend) {
     // The driver does not find the VM, so the drawing goes on with the node.
-    let gone = json!({"operation": "machine.status", "from": "5m", "then": {"fail": {"code": "not-found"}}});
+    let gone = json!({"operation": "machine.status", "from": "15m", "then": {"fail": {"code": "not-found"}}});
     let story = running(on, json!({"faults": [gone]}), json!({})).await;
-    until_second(&story, 300).await;
+    until_second(&story, 900).await;
     let told = told_of_its_end(&story).await;
     assert_eq!(
         told,
@@ -273,6 +279,101 @@ async fn mcm_x42_a_vm_that_is_not_on_record_is_deleted_before_its_machine_goes(o
         ]
     );
     assert!(story.site.vms().is_empty());
+}
+
+/// A cloud that shows no machine before this time after its creation.
+fn shows_after(time: &str) -> Value {
+    json!({"faults": [{"operation": "machine.create", "then": {"showsAfter": time}}]})
+}
+
+/// The passes of a machine that is deleted before the cloud shows its VM.
+const UNSEEN: [&str; 2] = ["D05 D06 D07 Short", "D09 D12 D13 D15 D16 D17 D29 Short"];
+
+async fn mcm_d29_a_machine_that_is_deleted_before_the_cloud_shows_its_vm_leaves_none(on: &dyn Backend) {
+    let story = planted(on, shows_after("2m"), json!({})).await;
+    story.until("it has a VM", has_vm).await;
+    let told = once(told_of_its_end(&story).await);
+    assert_eq!(told[..2], UNSEEN);
+    assert_eq!(told[2..], ORDERLY[1..]);
+    assert!(story.site.vms().is_empty());
+    // After the cloud has accepted the deletion nothing is waited for.
+    assert!(story.site.clock.now().boot < Boot(180_000));
+}
+
+async fn mcm_d29_a_vm_that_is_gone_is_believed_to_be_gone_after_ten_minutes(on: &dyn Backend) {
+    let vanishes = json!({"vm": "m-1", "at": "5m", "does": "vanish"});
+    let story = running(on, json!({"events": [vanishes]}), json!({})).await;
+    story.until_vms(<[_]>::is_empty).await;
+    let begun = story.passes().len();
+    story.delete().await;
+    let waits = story.until("it says so", |machine| {
+        machine["status"]["lastOperation"]["errorCode"] == "not-found"
+    });
+    let said = &waits.await["status"]["lastOperation"];
+    assert_eq!(said["nextOp"], "GetVMStatus");
+    let words = said["description"].as_str().unwrap_or_default();
+    assert!(
+        words.starts_with("the cloud does not show the new VM sim:///vm-1 yet"),
+        "{words}"
+    );
+    until_gone(&story).await;
+    story.settles().await;
+    assert_eq!(
+        once(told(&story).split_off(begun)),
+        [
+            UNSEEN[0],
+            UNSEEN[1],
+            "D09 D12 D13 D15 D16 D17 D22 D25 D26 Short",
+            "X30 Short",
+            "X40 settled",
+        ]
+    );
+    assert!((Boot(600_000)..Boot(640_000)).contains(&story.site.clock.now().boot));
+}
+
+async fn mcm_d29_the_wait_goes_on_after_a_crash(on: &dyn Backend) {
+    let mut story = planted(on, shows_after("2m"), json!({})).await;
+    story.until("it has a VM", has_vm).await;
+    story.delete().await;
+    for _ in 0..5 {
+        let passes = story.passes().len();
+        story.until_passes(|now| now.len() > passes).await;
+        story.crash().await;
+    }
+    until_gone(&story).await;
+    assert!(story.site.vms().is_empty());
+}
+
+async fn mcm_x25_a_new_vm_that_is_not_found_is_deleted_once_it_is(on: &dyn Backend) {
+    let fails = json!({"operation": "machine.delete", "count": 2, "then": {"fail": {"code": "not-found"}}});
+    let story = running(on, json!({"faults": [fails]}), json!({})).await;
+    let told = told_of_its_end(&story).await;
+    assert_eq!(told[3..5], ["X25 Short", "X25 Short"]);
+    assert_eq!(told[5..], ORDERLY[3..]);
+    assert!(story.site.vms().is_empty());
+}
+
+async fn mcm_x33_a_new_vm_that_an_earlier_version_believed_to_be_gone_is_deleted(on: &dyn Backend) {
+    for step in ["InitiateNodeDeletion", "InitiateFinalizerRemoval"] {
+        let mut story = running(on, json!({}), json!({})).await;
+        let begun = story.passes().len();
+        story
+            .without_a_host(async |story| {
+                story.delete().await;
+                let last = json!({"type": "Delete", "state": "Processing", "nextOp": step});
+                let phase = json!({"phase": "Terminating"});
+                story
+                    .edit_status(json!({"lastOperation": last, "currentStatus": phase}))
+                    .await;
+            })
+            .await;
+        until_gone(&story).await;
+        story.settles().await;
+        let told = told(&story).split_off(begun);
+        assert_eq!(told[0], "X33 Short");
+        assert_eq!(told[1..], ORDERLY[1..]);
+        assert!(story.site.vms().is_empty());
+    }
 }
 
 async fn mcm_x43_a_machine_is_kept_while_its_vms_cannot_be_listed(on: &dyn Backend) {

@@ -121,6 +121,17 @@ pub(crate) fn told(story: &Story) -> Vec<String> {
     story.passes().iter().map(tell).collect()
 }
 
+/// The passes without those that are as the pass before.
+pub(crate) fn once(mut told: Vec<String>) -> Vec<String> {
+    told.dedup();
+    told
+}
+
+/// Whether the cloud's id of its VM is recorded.
+pub(crate) fn has_vm(machine: &Value) -> bool {
+    machine["status"]["providerID"].is_string()
+}
+
 /// The passes of another machine.
 pub(crate) fn told_of(story: &Story, name: &str) -> Vec<String> {
     story.host.passes_of(name).iter().map(tell).collect()
