@@ -136,7 +136,6 @@ async fn a_machine_is_never_made_with_other_credentials_than_those_of_its_class(
             "credentialsSecretRef:\n    name: cloud-credentials",
             "credentialsSecretRef:\n    name: later",
         ),
-        ("long: 5m", "long: 1s"),
     ];
     let mut host = Process::begin("aws-machines", &changes).await;
     let denied = |machine: &Value| condition(machine, "CredentialsFound")["status"] == "False";

@@ -7,10 +7,6 @@ use crate::{Config, Machine, MachineClass};
 /// The reason why no machine can be created from a class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The class of the wait.
-    pub class: RetryClass,
-    /// The code of the problem.
-    pub code: Code,
     /// The reason in CamelCase.
     pub reason: &'static str,
     /// The message for people.
@@ -18,14 +14,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    fn new(code: Code, reason: &'static str, message: String) -> Problem {
-        let class = RetryClass::Long;
-        Problem {
-            class,
-            code,
-            reason,
-            message,
-        }
+    fn new(reason: &'static str, message: String) -> Problem {
+        Problem { reason, message }
     }
 
     /// Loads the machine's class and checks its Secrets. A failed read is not a problem of the class.
@@ -37,7 +27,7 @@ impl Problem {
         let named = &machine.spec.class;
         let missing = || {
             let message = format!("{} {} does not exist", named.kind, named.name);
-            Problem::new(Code::NotFound, "ClassMissing", message)
+            Problem::new("ClassMissing", message)
         };
         if named.kind != MachineClass::KIND {
             return Ok(Err(missing()));
@@ -55,11 +45,7 @@ impl Problem {
                 "MachineClass {} does not have the finalizer {finalizer} yet",
                 named.name
             );
-            let problem = Problem::new(Code::FailedPrecondition, "ClassNotReady", message);
-            return Ok(Err(Problem {
-                class: RetryClass::Short,
-                ..problem
-            }));
+            return Ok(Err(Problem::new("ClassNotReady", message)));
         }
         if class
             .spec
@@ -68,11 +54,7 @@ impl Problem {
             .is_some_and(|t| !t.is_complete())
         {
             let message = format!("the node template of MachineClass {} is not complete", named.name);
-            return Ok(Err(Problem::new(
-                Code::InvalidArgument,
-                "NodeTemplateInvalid",
-                message,
-            )));
+            return Ok(Err(Problem::new("NodeTemplateInvalid", message)));
         }
         let secrets = [
             (&class.spec.secret_ref, &config.secret_keys),
@@ -82,8 +64,7 @@ impl Problem {
             let Some(secret) = secret else { continue };
             let facts = cx.ask(cluster::secret(&secret.name)).await.found()?;
             if let Some(lacking) = secret.lacks(&facts.unwrap_or_default(), keys) {
-                let code = Code::FailedPrecondition;
-                return Ok(Err(Problem::new(code, "SecretInvalid", lacking)));
+                return Ok(Err(Problem::new("SecretInvalid", lacking)));
             }
         }
         Ok(Ok(class))
