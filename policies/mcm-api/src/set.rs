@@ -47,7 +47,7 @@ pub struct SetSpec {
     pub template: MachineTemplate,
 }
 
-/// The template of machines. A change of the template concerns new machines only.
+/// The template of machines. A change of the class, and of labels and annotations of machines, concerns new machines only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineTemplate {
     /// Labels and annotations of the machines.

@@ -184,6 +184,60 @@ mcm_m03_a_machine_whose_labels_left_the_selector_is_released:
         .notes("M03")
         .goes_on();
 
+mcm_m10_a_change_of_the_template_reaches_the_machines_but_for_their_class:
+    set().machines([running("web-1"), {
+            let mut old = running("web-2");
+            old["spec"] = json!({
+                "class": {"kind": "OldClass", "name": "old"}, "drainTimeout": "5m", "healthTimeout": "5m",
+                "nodeTemplate": {
+                    "metadata": {"labels": {"pool": "a", "old": "x"}},
+                    "spec": {"taints": [{"key": "old", "effect": "NoSchedule"}]},
+                },
+            });
+            old
+        }])
+        .counted(2, 2)
+        .edited(|object| {
+            let spec = &mut object["spec"]["template"]["spec"];
+            spec["drainTimeout"] = "1m".into();
+            spec["nodeTemplate"] = json!({
+                "metadata": {"labels": {"pool": "b"}, "annotations": {"owner": "team-a"}},
+                "spec": {"taints": [{"key": "new", "effect": "NoSchedule"}]},
+            });
+        })
+        .acts([
+            concat!(
+                r#"patch Machine web-1 {"spec":{"drainTimeout":"1m","nodeTemplate":{"metadata":"#,
+                r#"{"annotations":{"owner":"team-a"},"labels":{"pool":"b"}},"#,
+                r#""spec":{"taints":[{"effect":"NoSchedule","key":"new"}]}}}}"#
+            ),
+            concat!(
+                r#"patch Machine web-2 {"spec":{"class":{"kind":"MachineClass"},"drainTimeout":"1m","healthTimeout":null,"#,
+                r#""nodeTemplate":{"metadata":{"annotations":{"owner":"team-a"},"labels":{"old":null,"pool":"b"}},"#,
+                r#""spec":{"taints":[{"effect":"NoSchedule","key":"new"}]}}}}"#
+            ),
+        ])
+        .notes("M10 M10")
+        .goes_on();
+
+mcm_m10_a_failed_machine_and_one_that_is_being_deleted_stay_as_they_are:
+    set().machines([running("web-1"), ending("web-2"), machine("web-3", "Failed")]).counted(2, 1)
+        .edited(|object| object["spec"]["replicas"] = 1.into())
+        .acts(["delete Machine web-3"])
+        .notes("M04")
+        .goes_on();
+
+mcm_m10_a_machine_that_was_just_changed_by_somebody_is_looked_at_again:
+    set().machines([running("web-1"), running("web-2")]).counted(2, 2)
+        .edited(|object| object["spec"]["template"]["spec"]["drainTimeout"] = "1m".into())
+        .fails("patch Machine web-1", Code::Aborted)
+        .acts([
+            r#"patch Machine web-1 {"spec":{"drainTimeout":"1m"}}"#,
+            r#"patch Machine web-2 {"spec":{"drainTimeout":"1m"}}"#,
+        ])
+        .notes("M10 M10")
+        .goes_on();
+
 mcm_m04_a_failed_machine_is_deleted_and_replaced_at_once:
     set().machines([running("web-1"), machine("web-2", "Failed")]).counted(2, 1)
         .acts(["delete Machine web-2", create!("web-3")])

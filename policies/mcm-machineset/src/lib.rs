@@ -1,6 +1,6 @@
 //! Keeps a number of machines of one template, as the MachineSet controller of Gardener's machine-controller-manager does.
 //! It creates the machines that are missing, deletes those that failed, so that others take their place, and those that are
-//! too many.
+//! too many. A change of the template reaches the machines that exist, but for their class.
 //!
 //! A machine belongs to the set whose uid its controller reference names. A machine without a controller is adopted if the
 //! selector of the set selects it. Machines that are being deleted count for nothing: they are replaced before they are
@@ -43,7 +43,8 @@ pub async fn reconcile(cx: Cx) -> Result<Next, Failure> {
     if set.metadata.deleting() {
         return tear_down(&cx, &mut set, &members).await;
     }
-    if members.claim(&cx, &set).await? || keep_count(&cx, &set, &members).await? {
+    let changed = members.claim(&cx, &set).await? || members.sync(&cx, &set).await?;
+    if changed || keep_count(&cx, &set, &members).await? {
         return Ok(Next::retry(RetryClass::Short));
     }
     cx.note("MCM-M01");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mcm_api::{Machine, MachineSet, Phase};
 use polity_sdk::OwnerReference;
 use polity_sdk::prelude::*;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{BURST, Cx, all_done};
 
@@ -16,6 +16,7 @@ const FIELDS: &[&str] = &[
     "metadata.deletionTimestamp",
     "metadata.labels",
     "metadata.ownerReferences",
+    "spec",
     "status.currentStatus",
 ];
 
@@ -85,13 +86,54 @@ impl Members {
             .iter()
             .map(|machine| ("MCM-M02", machine, owners(set, machine, true)));
         let claims: Vec<_> = adopted.chain(released).take(BURST).collect();
-        let patches = claims.iter().map(|(edge, machine, patch)| {
-            cx.note(*edge);
-            cx.act(cluster::patch(*machine, patch.clone()))
-        });
-        all_done(join_all(patches).await)?;
-        Ok(!claims.is_empty())
+        patch(cx, &claims).await
     }
+
+    /// Carries the template of the set over to the machines that did not fail. Returns whether one of them differed.
+    pub(crate) async fn sync(&self, cx: &Cx, set: &MachineSet) -> Result<bool, Failure> {
+        let stale = self.live.iter().filter(|machine| !has_failed(machine));
+        let stale = stale.filter_map(|machine| Some(("MCM-M10", machine, carried_over(set, machine)?)));
+        let changes: Vec<_> = stale.take(BURST).collect();
+        patch(cx, &changes).await
+    }
+}
+
+/// Patches machines, each for its edge. Returns whether there were any.
+async fn patch(cx: &Cx, changes: &[(&str, &Machine, Value)]) -> Result<bool, Failure> {
+    let patches = changes.iter().map(|(edge, machine, patch)| {
+        cx.note(*edge);
+        cx.act(cluster::patch(*machine, patch.clone()))
+    });
+    all_done(join_all(patches).await)?;
+    Ok(!changes.is_empty())
+}
+
+/// What the template of the set changes in a machine: its node template, its timeouts and the kind of its class. The machine
+/// keeps its class: another class makes another VM.
+///
+/// Source: `syncMachinesNodeTemplates`, `syncMachinesConfig` and `syncMachinesClassKind` of machine-controller-manager
+/// (`pkg/controller/machineset_util.go`).
+fn carried_over(set: &MachineSet, machine: &Machine) -> Option<Value> {
+    let mut wanted = set.spec.template.spec.clone();
+    wanted.class.name.clone_from(&machine.spec.class.name);
+    let json = |spec| serde_json::to_value(spec).expect("a specification has a JSON form");
+    let change = difference(&json(&machine.spec), &json(&wanted))?;
+    Some(json!({"spec": change}))
+}
+
+/// The merge patch from one value to another; `None` if they are equal.
+fn difference(before: &Value, after: &Value) -> Option<Value> {
+    let (Value::Object(was), Value::Object(fields)) = (before, after) else {
+        return (before != after).then(|| after.clone());
+    };
+    let gone = was.keys().filter(|key| !fields.contains_key(*key));
+    let gone = gone.map(|key| (key.clone(), Value::Null));
+    let changed = fields.iter().filter_map(|(key, value)| {
+        let change = difference(was.get(key).unwrap_or(&Value::Null), value);
+        change.map(|change| (key.clone(), change))
+    });
+    let patch: Map<String, Value> = gone.chain(changed).collect();
+    (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
 fn has_failed(machine: &Machine) -> bool {

@@ -14,6 +14,7 @@ use crate::scenarios::scenarios;
 scenarios! {
     mcm_m04_a_machine_that_fails_is_replaced,
     mcm_m04_a_machine_of_which_nobody_knows_whether_it_was_created_is_replaced,
+    mcm_m10_a_change_of_the_template_reaches_the_nodes,
     mcm_m06_a_set_that_shrinks_deletes_by_priority_and_age,
     mcm_m02_a_machine_that_nobody_controls_is_adopted_and_one_that_leaves_is_replaced,
     mcm_m08_a_set_ends_with_its_machines,
@@ -85,6 +86,43 @@ async fn mcm_m04_a_machine_of_which_nobody_knows_whether_it_was_created_is_repla
     story.until_is(READY, 1).await;
     story.settles().await;
     assert_eq!((made(&story), story.site.vms().len()), (2, 1));
+}
+
+async fn mcm_m10_a_change_of_the_template_reaches_the_nodes(on: &dyn Backend) {
+    let template = |label: &str, taint: &str| {
+        json!({"spec": {"template": {"spec": {
+            "drainTimeout": "5m",
+            "nodeTemplate": {
+                "metadata": {"labels": {label: "x"}},
+                "spec": {"taints": [{"key": taint, "effect": "NoSchedule"}]},
+            },
+        }}}})
+    };
+    let story = begun(on, json!({}), 2).await;
+    story.edit(template("first", "first")).await;
+    story.until_is(READY, 2).await;
+    story.settles().await;
+    let mut next = template("second", "second");
+    next["spec"]["template"]["spec"]["nodeTemplate"]["metadata"]["labels"]["first"] = json!(null);
+    story.edit(next).await;
+    story.settles().await;
+    for name in ["web-1", "web-2"] {
+        let node = reference("v1", "Node", None, &format!("node-{name}"));
+        let node = story.site.get(&node).await.expect("it joined");
+        let labels = &node["metadata"]["labels"];
+        assert_eq!(
+            (&labels["first"], &labels["second"]),
+            (&json!(null), &json!("x")),
+            "{node}"
+        );
+        let taints = node["spec"]["taints"].as_array().expect("taints");
+        let keys: Vec<&Value> = taints.iter().map(|taint| &taint["key"]).collect();
+        assert_eq!(keys, ["second"]);
+        let machine = reference(mcm::MCM, "Machine", Some("default"), name);
+        let machine = story.site.get(&machine).await.expect("it is there");
+        assert_eq!(machine["spec"]["drainTimeout"], "5m");
+    }
+    assert_eq!((made(&story), story.site.vms().len()), (2, 2));
 }
 
 async fn mcm_m06_a_set_that_shrinks_deletes_by_priority_and_age(on: &dyn Backend) {
