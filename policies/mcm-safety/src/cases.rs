@@ -84,6 +84,7 @@ fn sweeping(status: Value) -> Case {
     let machine = json!({
         "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "Machine",
         "metadata": {"name": "m", "namespace": "shoot", "uid": "uid-m"},
+        "status": {"providerID": "vm-1", "currentStatus": {"phase": "Running"}},
     });
     up(whole)
         .edited(|object| object["spec"] = json!({"namespace": "shoot"}))
@@ -94,6 +95,14 @@ fn sweeping(status: Value) -> Case {
             Need::Cloud("orphan.delete".to_owned()),
             Need::objects_of::<mcm_api::Machine>(),
         ])
+}
+
+/// Another machine of the namespace.
+fn other(status: Value) -> Value {
+    json!({
+        "apiVersion": "mcm.polity.dev/v1alpha1", "kind": "Machine",
+        "metadata": {"name": "n", "namespace": "shoot", "uid": "uid-n"}, "status": status,
+    })
 }
 
 fn orphan(since: &str) -> Value {
@@ -259,6 +268,39 @@ mcm_o05_what_the_binding_does_not_grant_is_not_deleted:
         .acts([DELETE])
         .notes("F01 O03 O05")
         .event("OrphanFound").event("OrphanNotDeleted")
+        .status(json!({"sweptAt": NOW}))
+        .settled(60);
+
+mcm_o07_a_second_vm_of_a_machine_is_an_orphan:
+    sweeping(json!({})).lists(&[("vm-1", "uid-m"), ("vm-2", "uid-m")])
+        .notes("F01 O07 O02")
+        .status(json!({"sweptAt": NOW, "orphans": [orphan(NOW)]}))
+        .settled(60);
+
+mcm_o07_it_is_deleted_as_any_other_orphan:
+    sweeping(known(LONG_AGO)).lists(&[("vm-1", "uid-m"), ("vm-2", "uid-m")])
+        .config(json!({"deleteOrphansAfter": "30m"}))
+        .answers("orphan.delete", json!({}))
+        .acts([r#"orphan.delete {"owner":"uid-m","providerID":"vm-2"}"#])
+        .notes("F01 O07 O03 O04")
+        .event("OrphanFound").event("OrphanDeleted")
+        .status(json!({"sweptAt": NOW, "orphans": null}))
+        .settled(60);
+
+mcm_o01_a_machine_that_is_being_created_may_have_any_vm:
+    sweeping(json!({})).lists(&[("vm-1", "uid-n"), ("vm-2", "uid-n")]).exists(other(json!({"providerID": "vm-1"})))
+        .notes("F01 O01")
+        .status(json!({"sweptAt": NOW}))
+        .settled(60);
+
+mcm_o01_a_machine_that_is_not_managed_may_have_any_vm:
+    sweeping(json!({})).lists(&[("vm-1", "uid-n"), ("vm-2", "uid-n")])
+        .exists({
+            let mut machine = other(json!({"providerID": "vm-1", "currentStatus": {"phase": "Running"}}));
+            machine["metadata"]["annotations"] = json!({"node.machine.sapcloud.io/not-managed-by-mcm": "1"});
+            machine
+        })
+        .notes("F01 O01")
         .status(json!({"sweptAt": NOW}))
         .settled(60);
 
