@@ -16,8 +16,9 @@ pub mod token;
 pub use class::{ClassSpec, MachineClass, NodeCapacity, SecretRef};
 pub use config::{Config, Since, UnhealthyNode, Wait, credential_keys};
 pub use machine::{
-    ClassRef, CurrentStatus, DEFAULT_PRIORITY, DEPLOYMENT, FINALIZER, KnownCondition, LastOperation, Machine,
-    MachineSpec, MachineStatus, NODE, NextOp, OperationKind, OperationState, PRIORITY, Phase, Token,
+    ClassRef, Credentials, CurrentStatus, DEFAULT_PRIORITY, DEPLOYMENT, FINALIZER, KnownCondition,
+    LastOperation, Machine, MachineSpec, MachineStatus, NODE, NextOp, OperationKind, OperationState,
+    PRIORITY, Phase, Token,
 };
 pub use problem::Problem;
 pub use safety::{MachineSafety, Orphan, SafetySpec, SafetyStatus};

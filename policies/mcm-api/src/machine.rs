@@ -118,6 +118,9 @@ pub struct MachineStatus {
     /// The bootstrap token that was minted for the creation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap_token: Option<Token>,
+    /// The credentials with which the machine's cloud was last reached, if `mcm-identity` selects them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
     /// The state of the drain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<Drain>,
@@ -229,6 +232,20 @@ pub struct KnownCondition {
     /// The reason in CamelCase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+/// The credentials of a machine: those of its class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Credentials {
+    /// The name of the class.
+    pub class_name: String,
+    /// The uid of the class.
+    #[serde(rename = "classUID")]
+    pub class_uid: String,
+    /// The name of its Secret; absent if they are those of the connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_name: Option<String>,
 }
 
 /// A bootstrap token that the host keeps.

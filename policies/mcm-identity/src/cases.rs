@@ -26,6 +26,8 @@ trait Words: Sized {
     fn keys(self, keys: &[&str]) -> Self;
     fn session(self) -> Self;
     fn granted(self) -> Self;
+    /// The pass remembers the credentials of the class.
+    fn kept(self, secret: Option<&str>) -> Self;
     /// The machine's policy runs in the session that opens no cloud, because this is missing.
     fn without_cloud(self, missing: &str) -> Self;
     /// The condition says this.
@@ -56,6 +58,10 @@ impl Words for Case {
             .next(Next::Settled(Some(600_000)))
     }
 
+    fn kept(self, secret: Option<&str>) -> Self {
+        self.patch(json!({"status": {"credentials": kept(secret)}}))
+    }
+
     fn without_cloud(self, missing: &str) -> Self {
         self.step([NONE])
             .told(missing)
@@ -78,6 +84,27 @@ impl Words for Case {
             _ => Next::failed(RetryClass::Medium, Failure::new(code, message)),
         })
     }
+}
+
+/// The credentials of the class, as the machine keeps them.
+fn kept(secret: Option<&str>) -> Value {
+    let mut kept = json!({"className": "small", "classUID": "uid-c"});
+    if let Some(secret) = secret {
+        kept["secretName"] = secret.into();
+    }
+    kept
+}
+
+/// A machine without a class that is being deleted and keeps these credentials.
+fn orphaned(secret: Option<&str>) -> Case {
+    machine()
+        .without("MachineClass")
+        .exists(other())
+        .edited(|object| {
+            object["metadata"]["deletionTimestamp"] = NOW.into();
+            object["metadata"]["finalizers"] = json!(["mcm.polity.dev/machine"]);
+            object["status"]["credentials"] = kept(secret);
+        })
 }
 
 fn class(spec: Value) -> Value {
@@ -111,11 +138,12 @@ fn machine() -> Case {
 polity_sdk::cases! { $ each_case of mcm_identity::cases;
 
 a_class_without_credentials_uses_those_of_the_connection:
-    machine().session().step([OWN]).granted();
+    machine().session().step([OWN]).kept(None).granted();
 
 the_secret_of_the_class_is_the_credential:
     machine().named().keys(&["accessKeyID", "secretAccessKey", "userData"]).session()
         .step([SECRET]).step([PLAN])
+        .kept(Some("keys"))
         .granted();
 
 a_secret_that_does_not_exist_is_not_replaced_by_the_credentials_of_the_connection:
@@ -132,6 +160,23 @@ a_class_that_does_not_exist_is_left_to_the_policy_of_the_machine:
     machine().without("MachineClass").exists(other())
         .without_cloud("MachineClass small does not exist");
 
+a_machine_that_is_being_deleted_without_its_class_keeps_its_credentials:
+    orphaned(Some("keys")).keys(&["accessKeyID", "secretAccessKey"]).session()
+        .step([SECRET]).step([PLAN])
+        .granted();
+
+a_machine_that_is_being_deleted_without_its_class_keeps_those_of_the_connection:
+    orphaned(None).session().step([OWN]).granted();
+
+a_secret_that_is_gone_too_is_not_replaced:
+    orphaned(Some("keys")).answers("Secret", json!({"exists": false, "keys": []}))
+        .step([SECRET])
+        .without_cloud("Secret keys does not exist");
+
+a_live_machine_without_its_class_has_no_credentials:
+    orphaned(Some("keys")).edited(|object| object["metadata"]["deletionTimestamp"] = json!(null))
+        .without_cloud("MachineClass small does not exist");
+
 a_machine_that_names_no_class_too:
     machine().edited(|object| object["spec"]["class"] = json!({"kind": "", "name": ""}))
         .step_by_step()
@@ -140,6 +185,7 @@ a_machine_that_names_no_class_too:
 which_keys_a_secret_must_have_the_binding_says:
     machine().named().config(json!({"keys": ["token"]})).keys(&["token"]).session()
         .step([SECRET]).step([PLAN])
+        .kept(Some("keys"))
         .granted();
 
 a_secret_that_cannot_be_looked_at_is_none:

@@ -5,11 +5,13 @@
 //! class or the Secret is missing, the machine's policy runs in a session that every cloud refuses, and reports what is
 //! missing. While the cloud refuses the credentials, it is not called. The connection's own credentials are never used in
 //! place of a missing Secret: the machine would be looked for in another account, and would seem to be gone.
+//!
+//! A machine that is being deleted and whose class is missing keeps the credentials that its class had.
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;
 
-use mcm_api::{Machine, MachineClass, SecretRef};
+use mcm_api::{Credentials, Machine, MachineClass, SecretRef};
 use polity_sdk::cloud::session::{self, Identity, Link, Plan, SecretLink};
 use polity_sdk::prelude::*;
 
@@ -45,7 +47,7 @@ pub fn manifest() -> Manifest {
         .needs(Need::Credential)
         .needs(Need::Secrets)
         .needs(Need::objects_of::<MachineClass>())
-        .writes(["status.conditions[CredentialsFound]"])
+        .writes(["status.conditions[CredentialsFound]", "status.credentials"])
 }
 
 /// Decides which credentials are used for the cloud.
@@ -53,7 +55,13 @@ pub fn manifest() -> Manifest {
 pub async fn judge(cx: Cx) -> Result<Judgement, Failure> {
     let mut missing = None;
     let opened = match plan(&cx).await {
-        Ok(Ok(plan)) => cx.ask(session::open(&plan)).await.map(|opened| opened.handle),
+        Ok(Ok((plan, credentials))) => {
+            let opened = cx.ask(session::open(&plan)).await;
+            if opened.is_ok() {
+                cx.object_mut().status.credentials = Some(credentials);
+            }
+            opened.map(|opened| opened.handle)
+        }
         // The machine's policy runs without a cloud: its workflow has edges for what is missing.
         Ok(Err(what)) => {
             missing = Some(what);
@@ -90,48 +98,63 @@ fn report(cx: &Cx, problem: Option<&str>) {
     }
 }
 
-/// The plan of the session, by the machine's class; or what is missing for it.
-async fn plan(cx: &Cx) -> Result<Result<Plan, String>, Failure> {
-    let named = &cx.object().spec.class;
-    if named.kind != MachineClass::KIND || named.name.is_empty() {
-        return Ok(Err("the machine names no MachineClass".to_owned()));
-    }
-    let class = cx.ask(cluster::object::<MachineClass>(&named.name)).await.found();
-    let Some(class) = class.map_err(|failure| about(failure, format!("MachineClass {}", named.name)))? else {
-        return Ok(Err(format!("MachineClass {} does not exist", named.name)));
+/// The plan of the session and its credentials, by the machine's class; or what is missing for it.
+async fn plan(cx: &Cx) -> Result<Result<(Plan, Credentials), String>, Failure> {
+    let credentials = match credentials(cx).await? {
+        Ok(credentials) => credentials,
+        Err(missing) => return Ok(Err(missing)),
     };
-    let chain = match &class.spec.credentials_secret_ref {
-        Some(secret) => match link(cx, &class, secret).await? {
+    let chain = match &credentials.secret_name {
+        Some(secret) => match link(cx, &credentials, secret).await? {
             Ok(link) => vec![Link::Secret(link)],
             Err(missing) => return Ok(Err(missing)),
         },
         None => Vec::new(),
     };
-    Ok(Ok(Plan { region: None, chain }))
+    Ok(Ok((Plan { region: None, chain }, credentials)))
+}
+
+/// The credentials of the machine's class; or what is missing for them.
+async fn credentials(cx: &Cx) -> Result<Result<Credentials, String>, Failure> {
+    let object = cx.object();
+    let named = &object.spec.class;
+    if named.kind != MachineClass::KIND || named.name.is_empty() {
+        return Ok(Err("the machine names no MachineClass".to_owned()));
+    }
+    let class = cx.ask(cluster::object::<MachineClass>(&named.name)).await.found();
+    let class = class.map_err(|failure| about(failure, format!("MachineClass {}", named.name)))?;
+    Ok(match (class, &object.status.credentials) {
+        (Some(class), _) => Ok(Credentials {
+            class_name: class.metadata.name,
+            class_uid: class.metadata.uid,
+            secret_name: class.spec.credentials_secret_ref.map(|secret| secret.name),
+        }),
+        (None, Some(known)) if object.metadata.deleting() && known.class_name == named.name => {
+            Ok(known.clone())
+        }
+        (None, _) => Err(format!("MachineClass {} does not exist", named.name)),
+    })
 }
 
 /// The Secret; or what it lacks.
-async fn link(
-    cx: &Cx,
-    class: &MachineClass,
-    secret: &SecretRef,
-) -> Result<Result<SecretLink, String>, Failure> {
-    let name = &secret.name;
+async fn link(cx: &Cx, of: &Credentials, name: &str) -> Result<Result<SecretLink, String>, Failure> {
     let facts = cx.ask(cluster::secret(name)).await.found();
     let facts = facts.map_err(|failure| about(failure, format!("Secret {name}")))?;
     let facts = facts.unwrap_or_default();
+    let secret = SecretRef {
+        name: name.to_owned(),
+    };
     if let Some(lacking) = secret.lacks(&facts, &cx.config().keys) {
         return Ok(Err(lacking));
     }
-    let metadata = &class.metadata;
     Ok(Ok(SecretLink {
         identity: Identity {
             kind: MachineClass::KIND.to_owned(),
-            name: metadata.name.clone(),
-            uid: metadata.uid.clone(),
+            name: of.class_name.clone(),
+            uid: of.class_uid.clone(),
         },
         namespace: cx.object().metadata.namespace.clone().unwrap_or_default(),
-        name: name.clone(),
+        name: name.to_owned(),
         digest: facts.digest.unwrap_or_default(),
     }))
 }
