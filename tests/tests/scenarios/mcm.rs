@@ -9,6 +9,7 @@ mod health;
 mod orphans;
 mod refusals;
 mod set;
+mod size;
 
 /// Runs every scenario and records its passes.
 pub(crate) fn recordings() -> Vec<std::path::PathBuf> {
@@ -21,6 +22,7 @@ pub(crate) fn recordings() -> Vec<std::path::PathBuf> {
         orphans::recordings(),
         refusals::recordings(),
         set::recordings(),
+        size::recordings(),
     ];
     all.concat()
 }
