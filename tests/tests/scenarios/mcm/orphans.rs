@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use polity_core::call::{CloudRequest, Session};
 use polity_core::time::millis;
 use polity_tests::host_fixture::{condition_of, reference};
 use polity_tests::host_harness::backend::Backend;
@@ -18,6 +19,7 @@ scenarios! {
     mcm_o04_an_orphan_is_deleted_after_its_time_where_the_binding_says_so,
     mcm_o05_an_orphan_is_not_deleted_where_the_binding_does_not_grant_it,
     mcm_o06_vms_that_cannot_be_listed_are_told,
+    mcm_o07_a_second_vm_of_a_machine_is_deleted_and_the_first_stays,
     mcm_o01_a_machine_that_is_being_created_is_no_orphan,
 }
 
@@ -104,6 +106,32 @@ async fn mcm_o05_an_orphan_is_not_deleted_where_the_binding_does_not_grant_it(on
     until_noted(&story, "O05").await;
     assert!(story.events().iter().any(|reason| reason == "OrphanNotDeleted"));
     assert_eq!(story.site.vms().len(), 2);
+}
+
+async fn mcm_o07_a_second_vm_of_a_machine_is_deleted_and_the_first_stays(on: &dyn Backend) {
+    let sweeps = mcm::sweeps(json!({"deleteOrphansAfter": "30m"}));
+    let story = begun(on, json!({}), sweeps).await;
+    let machine = reference(mcm::MCM, "Machine", Some("default"), "m-2");
+    let machine = story.site.get(&machine).await.expect("it is there");
+    let second = CloudRequest {
+        session: Session {
+            cloud: "sim".to_owned(),
+            handle: None,
+            owner: machine["metadata"]["uid"].as_str().expect("a uid").to_owned(),
+            tenant: "default".to_owned(),
+            tenant_queue: "".into(),
+            namespace: Some("default".to_owned()),
+        },
+        operation: "machine.create".to_owned(),
+        arguments: json!({"name": "second"}),
+        key: Some("key-second".to_owned()),
+    };
+    let made = story.site.inspect(|sim, now| sim.perform(now, &second).answer);
+    assert!(matches!(made, Some(Ok(_))), "{made:?}");
+    assert_eq!(story.site.vms().len(), 2);
+    let left = story.until_vms(|vms| vms.len() == 1).await;
+    assert_eq!(left[0].name, "m-2");
+    until_noted(&story, "O07").await;
 }
 
 async fn mcm_o06_vms_that_cannot_be_listed_are_told(on: &dyn Backend) {
