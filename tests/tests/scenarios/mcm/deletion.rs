@@ -313,7 +313,7 @@ async fn mcm_d29_a_vm_that_is_gone_is_believed_to_be_gone_after_ten_minutes(on: 
     assert_eq!(said["nextOp"], "GetVMStatus");
     let words = said["description"].as_str().unwrap_or_default();
     assert!(
-        words.starts_with("the cloud does not show the new VM sim:///vm-1 yet"),
+        words.starts_with("the cloud does not show the new VM sim:///vm-"),
         "{words}"
     );
     until_gone(&story).await;
