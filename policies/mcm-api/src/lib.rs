@@ -6,8 +6,10 @@
 
 mod class;
 mod config;
+pub mod deployment;
 pub mod driver;
 mod machine;
+pub mod node;
 mod problem;
 mod safety;
 mod set;

@@ -2,12 +2,14 @@
 //! for its node.
 
 use mcm_api::driver::{self, Seen};
-use mcm_api::{LastOperation, Machine, MachineClass, NODE, OperationKind, OperationState, Phase, token};
+use mcm_api::{
+    LastOperation, Machine, MachineClass, NODE, OperationKind, OperationState, Phase, node, token,
+};
 use polity_sdk::Effect;
 use polity_sdk::cloud::machine::{Vm, is_transient};
 use polity_sdk::prelude::*;
 
-use crate::{Cx, health, is_hidden, node, steady};
+use crate::{Cx, health, is_hidden, steady};
 
 /// Finds or creates the VM, then writes what is missing, one kind of thing in each pass. `made` is the VM of a
 /// creation in doubt.

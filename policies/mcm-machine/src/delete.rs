@@ -10,8 +10,8 @@ use mcm_api::{
 use polity_sdk::cloud::machine::is_transient;
 use polity_sdk::prelude::*;
 
-use crate::node::{self, Search};
 use crate::{Cx, is_hidden, notes};
+use mcm_api::node::{self, Search};
 
 /// Performs the recorded step.
 pub(crate) async fn tear_down(

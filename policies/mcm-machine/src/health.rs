@@ -6,8 +6,8 @@ use mcm_api::{KnownCondition, Machine, OperationKind, OperationState, Phase, Sin
 use polity_sdk::kube::node::Node;
 use polity_sdk::prelude::*;
 
-use crate::node::{self, Search};
 use crate::{Cx, outage};
+use mcm_api::node::{self, Search};
 
 /// Supervises the machine. If nothing changed and nothing timed out, the pass goes on, with the time until the next
 /// check for a timeout.

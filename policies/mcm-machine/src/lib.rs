@@ -18,7 +18,6 @@ mod delete;
 mod doubt;
 pub mod edges;
 mod health;
-mod node;
 mod outage;
 mod safety;
 mod sync;

@@ -3,14 +3,14 @@
 
 use std::ops::ControlFlow::{self, Break};
 
-use mcm_api::{DEPLOYMENT, Machine, Phase};
+use mcm_api::{Machine, deployment};
 use polity_sdk::prelude::*;
 
 use crate::{Cx, health};
 
 /// Makes the machine Failed under the lock of the deployment. The lock is held until that is published.
 pub(crate) async fn replace(cx: &Cx, machine: &mut Machine) -> ControlFlow<Next, Option<Period>> {
-    match in_progress(cx, machine).await {
+    match deployment::in_progress(cx, machine).await {
         Err(failure) => Break(Next::failed(RetryClass::Short, failure)),
         Ok(None) => Break(wait(cx, "MCM-H10", Code::Aborted, "judged")),
         Ok(Some(others)) if others >= cx.config().max_replacements => {
@@ -28,26 +28,4 @@ fn wait(cx: &Cx, edge: &str, code: Code, what: &str) -> Next {
     cx.note(edge);
     let message = format!("another machine of the deployment is being {what}");
     Next::failed(RetryClass::Short, Failure::new(code, message))
-}
-
-/// The number of machines of the deployment that are being replaced; `None` while another pass holds the lock. A
-/// machine without a deployment stands alone.
-async fn in_progress(cx: &Cx, machine: &Machine) -> Result<Option<u32>, Failure> {
-    let Some(deployment) = machine.metadata.labels.get(DEPLOYMENT) else {
-        return Ok(Some(0));
-    };
-    let Some(lock) = cx.lock(&format!("deployment/{deployment}")).await? else {
-        return Ok(None);
-    };
-    let of_deployment = cluster::objects::<Machine>()
-        .labels(&format!("{DEPLOYMENT}={deployment}"))
-        .keep(&["status.currentStatus"]);
-    let siblings = lock.objects(of_deployment).await?;
-    let weight = |sibling: &Machine| match sibling.phase() {
-        Some(Phase::Running | Phase::Unknown) => 0,
-        // It counts until it is gone and its replacement exists. From then on the replacement counts by itself.
-        Some(Phase::Terminating) => 2,
-        _ => 1,
-    };
-    Ok(Some(siblings.iter().map(weight).sum()))
 }

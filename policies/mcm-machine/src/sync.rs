@@ -7,7 +7,7 @@ use polity_sdk::kube::node::NodeTemplate;
 use polity_sdk::prelude::*;
 
 use crate::Cx;
-use crate::node::{self, Search};
+use mcm_api::node::{self, Search};
 
 /// The annotation of a node with the last applied template.
 const LAST_APPLIED: &str = "node.machine.sapcloud.io/last-applied-anno-labels-taints";

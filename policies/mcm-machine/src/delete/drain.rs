@@ -8,8 +8,8 @@ use polity_sdk::kube::node::{self as nodes, Node};
 use polity_sdk::prelude::*;
 
 use super::{go_on, stay};
-use crate::node::{self, Search};
 use crate::{Cx, notes};
+use mcm_api::node::{self, Search};
 
 /// The condition of the machine: its node is drained.
 const DRAINED: &str = "Drained";
