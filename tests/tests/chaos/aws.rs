@@ -41,7 +41,13 @@ impl Ec2 {
     pub(super) fn checked(&self) -> usize {
         let filter = "Action=DescribeInstances&Filter.1.Name=instance-state-name&Filter.1.Value.1=running";
         let running = self.moto.ec2(ACCOUNT, filter);
-        let instances = running.split("<instanceId>").skip(1);
+        // The interfaces have a check of their own, which moto does not change.
+        let own = running.split("<networkInterfaceSet>").map(|part| {
+            let end = part.split_once("</networkInterfaceSet>");
+            end.map_or(part, |(_, rest)| rest)
+        });
+        let own: String = own.collect();
+        let instances = own.split("<instanceId>").skip(1);
         instances
             .filter(|one| one.contains("<sourceDestCheck>true"))
             .count()
