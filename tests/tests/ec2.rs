@@ -125,53 +125,6 @@ async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
 }
 
 #[tokio::test]
-async fn a_machine_of_a_tenant_with_many_pages_of_instances_reads_only_its_own_before_it_goes() {
-    const OTHERS: usize = 450;
-    let moto = match Moto::start() {
-        Ok(moto) => moto,
-        Err(skip) => return skip.print(),
-    };
-    let tags = [
-        ("Name", "other"),
-        ("polity.dev/owner", "somebody"),
-        ("polity.dev/tenant", "team-a"),
-    ];
-    let tags = (1..).zip(tags).map(|(nth, (key, value))| {
-        let at = format!("TagSpecification.1.Tag.{nth}");
-        format!("&{at}.Key={key}&{at}.Value={value}")
-    });
-    let form = format!(
-        "Action=RunInstances&ImageId=ami-12c6146b&MinCount={OTHERS}&MaxCount={OTHERS}&TagSpecification.1.ResourceType=instance{}",
-        tags.collect::<String>()
-    );
-    moto.ec2(ACCOUNT, &form);
-    let changes = [
-        ("127.0.0.1:5555", moto.address()),
-        ("replicas: 10", "replicas: 2"),
-    ];
-    let mut host = Process::begin("aws-machineset", &changes).await;
-    // The sweep lists them all.
-    let orphans = |safeties: &[Value]| {
-        let orphans = safeties
-            .first()
-            .and_then(|safety| safety["status"]["orphans"].as_array());
-        orphans.is_some_and(|orphans| orphans.len() == OTHERS)
-    };
-    host.until(&kind(MCM, "MachineSafety"), orphans).await;
-    let made = |machine: &Value| machine["status"]["providerID"].is_string();
-    host.until(&kind(MCM, "Machine"), |all| all_have(all, 2, made))
-        .await;
-    let pages = |host: &Process| host.recorded().matches("NextToken").count();
-    let of_the_sweep = pages(&host);
-    assert!(of_the_sweep >= 2, "{of_the_sweep}");
-    let sets = host.objects(&kind(MCM, "MachineSet")).await;
-    host.delete(&kind(MCM, "MachineSet"), &sets[0]).await;
-    host.until(&kind(MCM, "Machine"), <[Value]>::is_empty).await;
-    assert_eq!(pages(&host), of_the_sweep, "nobody else read more than a page");
-    assert_eq!(moto.instances(ACCOUNT, "terminated").len(), 2);
-}
-
-#[tokio::test]
 async fn a_machine_is_never_made_with_other_credentials_than_those_of_its_class() {
     let moto = match Moto::start() {
         Ok(moto) => moto,
