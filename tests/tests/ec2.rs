@@ -124,6 +124,63 @@ async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
     assert!(said.contains(": 0 as recorded, "), "{said}");
 }
 
+/// User data with a word of EC2's answers: before, it was hidden in later answers about machines of its namespace, also in names of
+/// fields, so that deleted objects went and their instances stayed.
+#[tokio::test]
+async fn user_data_with_a_word_of_the_clouds_answers_loses_no_machine() {
+    let moto = match Moto::start() {
+        Ok(moto) => moto,
+        Err(skip) => return skip.print(),
+    };
+    let mut host = begin(&moto, "aws-machines").await;
+    let machines = kind(MCM, "Machine");
+    let made = |machine: &Value| machine["status"]["providerID"].is_string();
+    host.until(&machines, |all| all_have(all, 2, made)).await;
+
+    let words = [
+        ("instance", "shorter than 16 bytes"),
+        ("availabilityZone", "name of a field"),
+    ];
+    let class = host.manifests(&kind(MCM, "MachineClass")).remove(0);
+    for (nth, (word, _)) in words.iter().enumerate() {
+        let name = format!("word-{nth}");
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "team-a", "name": name},
+            "stringData": {"userData": word},
+        });
+        let mut class = class.clone();
+        class["metadata"]["name"] = json!(name);
+        class["spec"]["secretRef"]["name"] = json!(name);
+        let machine = json!({
+            "apiVersion": MCM, "kind": "Machine", "metadata": {"namespace": "team-a", "name": name},
+            "spec": {"class": {"kind": "MachineClass", "name": name}},
+        });
+        for object in [secret, class, machine] {
+            host.cluster.apply(&object).await.expect("it is applied");
+        }
+    }
+    let says_why = |all: &[Value]| {
+        words.iter().enumerate().all(|(nth, (_, why))| {
+            let mut all = all.iter();
+            let named = all.find(|machine| machine["metadata"]["name"] == format!("word-{nth}"));
+            named.is_some_and(|machine| machine["status"].to_string().contains(why))
+        })
+    };
+    let all = host.until(&machines, says_why).await;
+    assert_eq!(all.len(), 4);
+    assert_eq!(
+        moto.instances(ACCOUNT, "running").len(),
+        2,
+        "of the healthy machines"
+    );
+    for machine in &all {
+        host.delete(&machines, machine).await;
+    }
+    host.until(&machines, <[Value]>::is_empty).await;
+    assert_eq!(moto.instances(ACCOUNT, "running"), Vec::<String>::new());
+    assert_eq!(moto.instances(ACCOUNT, "terminated").len(), 2);
+}
+
 #[tokio::test]
 async fn a_machine_is_never_made_with_other_credentials_than_those_of_its_class() {
     let moto = match Moto::start() {

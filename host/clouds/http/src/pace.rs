@@ -144,12 +144,13 @@ struct Pause {
 
 impl TenantQueue {
     fn is_paused(&self, now: Instant) -> bool {
-        self.pause.as_ref().is_some_and(|pause| pause.until > now)
+        !self.rest_of_pause(now).is_zero()
     }
 
-    /// Whether it may send a request now, as far as it is alone.
-    fn is_ready(&self, now: Instant, speed: f64) -> bool {
-        !self.is_paused(now) && self.level.now(now, speed).wait(1.0, speed).is_zero()
+    /// How long until it may send a request, as far as it is alone.
+    fn wait(&self, now: Instant, speed: f64) -> Duration {
+        let own = self.level.now(now, speed).wait(1.0, speed);
+        own.max(self.rest_of_pause(now))
     }
 
     fn rest_of_pause(&self, now: Instant) -> Duration {
@@ -273,24 +274,18 @@ impl Bucket {
 
     fn is_ready(&self, name: &Arc<str>, now: Instant) -> bool {
         let queue = self.queues.get(name);
-        queue.is_some_and(|queue| queue.is_ready(now, self.speed))
-    }
-
-    /// When a tenant queue may send its next request, if it waits for one.
-    fn ready_at(&self, name: &Arc<str>, queue: &TenantQueue, now: Instant) -> Option<Instant> {
-        let waits = self.waiting.waiting_of(name) > 0;
-        let own = queue.level.now(now, self.speed).wait(1.0, self.speed);
-        waits.then(|| now.checked_add(own.max(queue.rest_of_pause(now))))?
+        queue.is_some_and(|queue| queue.wait(now, self.speed).is_zero())
     }
 
     /// When the next turn comes; `None` if nobody waits for one.
     fn next_turn(&self, now: Instant) -> Option<Instant> {
         let shared = self.level.now(now, self.speed).wait(1.0, self.speed);
         let shared = now.checked_add(shared)?.max(self.until);
-        let ready = self
+        let waiting = self
             .queues
             .iter()
-            .filter_map(|(name, queue)| self.ready_at(name, queue, now));
+            .filter(|(name, _)| self.waiting.waiting_of(name) > 0);
+        let ready = waiting.filter_map(|(_, queue)| now.checked_add(queue.wait(now, self.speed)));
         ready.min().map(|ready| ready.max(shared))
     }
 
@@ -305,7 +300,9 @@ impl Bucket {
         while self.until <= now && self.level.wait(1.0, self.speed).is_zero() {
             let (queues, speed) = (&self.queues, self.speed);
             let is_ready = |name: &Arc<str>, _, _: &Waiting| {
-                queues.get(name).is_some_and(|queue| queue.is_ready(now, speed))
+                queues
+                    .get(name)
+                    .is_some_and(|queue| queue.wait(now, speed).is_zero())
             };
             let Some((name, _, waiting)) = self.waiting.next_of(is_ready) else {
                 return;
