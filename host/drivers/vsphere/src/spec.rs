@@ -68,15 +68,23 @@ pub(crate) fn parameters(
     ]
 }
 
+/// What the VM gets different from its template.
+///
+/// A template from an OVA may have properties. A guest reads them before its metadata and its user data (cloud-init lists
+/// OVF before VMware, in `DI_DSLIST_DEFAULT` of `tools/ds-identify`), so the VM is made without them. In its guest a disk
+/// shows its UUID, by which the CSI driver of vSphere finds it. Both as `Clone` of `pkg/services/govmomi/vcenter/clone.go`
+/// in Cluster API's provider.
 fn configuration(cx: &Context, arguments: &Arguments, devices: Vec<Element>) -> Element {
     let number = |name: &'static str, number: u32| Element::text(name, number.to_string());
     Element::new("config")
         .with(Element::text("instanceUuid", arguments.instance_uuid.as_str()))
+        .with(Element::new("flags").with(flag("diskUuidEnabled", true)))
         .with(number("numCPUs", arguments.cpus))
         .with(number("numCoresPerSocket", arguments.cores_per_socket))
         .with(number("memoryMB", arguments.memory_mib))
         .with_all(devices)
         .with_all(options(cx))
+        .with(flag("vAppConfigRemoved", true))
 }
 
 /// The marks, and the user data if there is any.

@@ -61,7 +61,8 @@ fn the_call_of_a_clone_has_its_elements_in_the_order_of_the_schema() {
         "<soapenv:Header><operationID>key-1</operationID></soapenv:Header><soapenv:Body>",
         r#"<CloneVM_Task xmlns="urn:vim25"><_this type="VirtualMachine">vm-20</_this><folder type="Folder">group-v10</folder><name>m-2</name>"#,
         r#"<spec><location><datastore type="Datastore">datastore-11</datastore><pool type="ResourcePool">resgroup-8</pool></location>"#,
-        "<template>false</template><config><instanceUuid>uuid-2</instanceUuid><numCPUs>4</numCPUs>",
+        "<template>false</template><config><instanceUuid>uuid-2</instanceUuid>",
+        "<flags><diskUuidEnabled>true</diskUuidEnabled></flags><numCPUs>4</numCPUs>",
         "<numCoresPerSocket>2</numCoresPerSocket><memoryMB>2048</memoryMB>",
         r#"<deviceChange><operation>remove</operation><device xsi:type="VirtualVmxnet3"><key>4000</key></device></deviceChange>"#,
         r#"<deviceChange><operation>edit</operation><device xsi:type="VirtualDisk"><key>2000</key><backing xsi:type="VirtualDiskFlatVer2BackingInfo">"#,
@@ -79,9 +80,20 @@ fn the_call_of_a_clone_has_its_elements_in_the_order_of_the_schema() {
         &option("polity.key", "key-1"),
         &option("guestinfo.userdata", "base64(#cloud-config)"),
         &option("guestinfo.userdata.encoding", "base64"),
-        "</config><powerOn>false</powerOn></spec></CloneVM_Task></soapenv:Body></soapenv:Envelope>",
+        "<vAppConfigRemoved>true</vAppConfigRemoved></config><powerOn>false</powerOn></spec></CloneVM_Task></soapenv:Body></soapenv:Envelope>",
     ];
     assert_eq!(bench.changed(), expected.concat());
+}
+
+#[test]
+fn a_clone_has_no_properties_of_its_template_and_its_guest_sees_the_uuids_of_disks() {
+    let mut bench = Bench::new();
+    bench.call("vm.clone", clone_arguments()).unwrap();
+    let sent = bench.changed();
+    let (_, config) = sent.split_once("<config>").unwrap();
+    let (config, _) = config.split_once("</config>").unwrap();
+    assert!(config.contains("<flags><diskUuidEnabled>true</diskUuidEnabled></flags><numCPUs>"));
+    assert!(config.ends_with("<vAppConfigRemoved>true</vAppConfigRemoved>"));
 }
 
 #[test]
