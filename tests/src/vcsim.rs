@@ -36,6 +36,8 @@ pub struct Vm {
     pub cpus: String,
     /// Its memory in MiB.
     pub memory: String,
+    /// Whether its guest sees the UUIDs of its disks.
+    pub has_disk_uuids: bool,
     /// What its guest finds as user data, and how that is encoded.
     pub user_data: Option<(String, String)>,
 }
@@ -80,6 +82,7 @@ impl Vcsim {
         let path = |name: &str| format!("<pathSet>{name}</pathSet>");
         let paths = [
             "config.extraConfig",
+            "config.flags.diskUuidEnabled",
             "config.instanceUuid",
             "config.name",
             "config.hardware.memoryMB",
@@ -109,6 +112,7 @@ impl Vcsim {
                 is_on: property(object, "runtime.powerState") == "poweredOn",
                 cpus: property(object, "config.hardware.numCPU"),
                 memory: property(object, "config.hardware.memoryMB"),
+                has_disk_uuids: property(object, "config.flags.diskUuidEnabled") == "true",
                 user_data: option(object, "guestinfo.userdata")
                     .zip(option(object, "guestinfo.userdata.encoding")),
             })

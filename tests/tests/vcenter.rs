@@ -64,6 +64,7 @@ fn wanted_vm(host: &Process, machine: &Value) -> Vm {
         is_on: true,
         cpus: machine["spec"]["numCPUs"].to_string(),
         memory: machine["spec"]["memoryMiB"].to_string(),
+        has_disk_uuids: true,
         user_data: user_data(host, machine).map(|data| (STANDARD.encode(data), "base64".to_owned())),
     }
 }
@@ -137,6 +138,24 @@ async fn machines_come_and_go_on_a_vcenter_however_often_the_host_is_killed() {
     host.until(&kind(), <[Value]>::is_empty).await;
     assert_eq!(vcsim.vms(), []);
     assert_nothing_leaks(&host, &sent[0]);
+}
+
+/// The guest of the vCenter reads the properties of an OVA before its metadata, and its template has some.
+#[tokio::test]
+async fn the_machine_of_an_ova_template_gets_the_address_of_its_metadata() {
+    let vcsim = match Vcsim::start(&[]) {
+        Ok(vcsim) => vcsim,
+        Err(skip) => return skip.print(),
+    };
+    let replaced = [
+        ("127.0.0.1:8989", vcsim.address()),
+        ("requeuePeriod: 5s", "requeuePeriod: 1s"),
+        ("VM Network, dhcp4: true", "VM Network, ipAddrs: [10.7.0.5/24]"),
+    ];
+    let mut host = Process::begin("vsphere-machines", &replaced).await;
+    let machines = host.until(&kind(), are_running).await;
+    assert_eq!(machines[0]["status"]["addresses"], json!(["10.7.0.5"]));
+    assert_eq!(vcsim.vms(), wanted(&host, &machines));
 }
 
 /// An authority, and what it says of the server of this machine: the certificate of the one, certificate and key of the other.

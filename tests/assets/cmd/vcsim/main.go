@@ -1,4 +1,5 @@
-// Command vcsim is a vCenter with one cluster and one template, simulated by govmomi. It forgets everything when it ends.
+// Command vcsim is a vCenter with one cluster and one template, simulated by govmomi. The template comes from an OVA with
+// properties. The program forgets everything when it ends.
 package main
 
 import (
@@ -55,10 +56,12 @@ func main() {
 		vm.Name, vm.Config.Name, vm.Summary.Config.Name = name, name, name
 	}
 	vm := vms[0].(*simulator.VirtualMachine)
+	vm.Config.VAppConfig = appliance()
 	if fault := vm.MarkAsTemplate(&types.MarkAsTemplate{This: vm.Self}).Fault(); fault != nil {
 		log.Fatal(fault.String)
 	}
 	model.Map().Put(&template{VirtualMachine: vm})
+	model.Map().AddHandler(new(guests))
 
 	if *instance != "" {
 		model.ServiceContent.About.InstanceUuid = *instance

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"sync/atomic"
-
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
@@ -11,10 +8,9 @@ import (
 )
 
 // template clones as a vCenter does. Of a clone's configuration the simulator takes nothing but the devices: UUID, processors,
-// memory and options stay those of the template.
+// memory, flags and options stay those of the template. And it gives no clone the OVF properties of its template.
 type template struct {
 	*simulator.VirtualMachine
-	clones atomic.Uint32
 }
 
 // CloneVMTask lets the simulator clone, and gives the VM then what was asked for. Until then it stands in its folder without
@@ -27,7 +23,11 @@ func (t *template) CloneVMTask(ctx *simulator.Context, request *types.CloneVM_Ta
 			return nil, fault
 		}
 		vm := made.(types.ManagedObjectReference)
-		changed := ctx.Map.Get(vm).(*simulator.VirtualMachine).ReconfigVMTask(ctx, &types.ReconfigVM_Task{This: vm, Spec: t.rest(request)})
+		clone, rest := ctx.Map.Get(vm).(*simulator.VirtualMachine), rest(request)
+		if removed := rest.VAppConfigRemoved; removed == nil || !*removed {
+			ctx.WithLock(clone, func() { clone.Config.VAppConfig = t.Config.VAppConfig })
+		}
+		changed := clone.ReconfigVMTask(ctx, &types.ReconfigVM_Task{This: vm, Spec: rest})
 		if _, fault := ended(ctx, changed.(*methods.ReconfigVM_TaskBody).Res.Returnval); fault != nil {
 			return nil, fault
 		}
@@ -38,16 +38,13 @@ func (t *template) CloneVMTask(ctx *simulator.Context, request *types.CloneVM_Ta
 	return &methods.CloneVM_TaskBody{Res: &types.CloneVM_TaskResponse{Returnval: task.Run(ctx)}}
 }
 
-// rest is what the simulator leaves out of a clone, and the address that its guest will report.
-func (t *template) rest(request *types.CloneVM_Task) types.VirtualMachineConfigSpec {
+// rest is what the simulator leaves out of a clone.
+func rest(request *types.CloneVM_Task) types.VirtualMachineConfigSpec {
 	var rest types.VirtualMachineConfigSpec
 	if request.Spec.Config != nil {
 		rest = *request.Spec.Config
 	}
 	rest.DeviceChange = nil
-	n := t.clones.Add(1)
-	address := &types.OptionValue{Key: "SET.guest.ipAddress", Value: fmt.Sprintf("10.0.%d.%d", n/250, n%250+1)}
-	rest.ExtraConfig = append(append([]types.BaseOptionValue{}, rest.ExtraConfig...), address)
 	return rest
 }
 
