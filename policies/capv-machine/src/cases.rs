@@ -17,6 +17,8 @@ trait Words: Sized {
     fn failed(self, code: Code, message: &str) -> Self;
     /// The VM has the right metadata and this interface.
     fn configured(self, nics: Value) -> Self;
+    /// The name is taken: a retry that waits for the backoff at least.
+    fn name_is_taken(self) -> Self;
 }
 
 impl Words for Case {
@@ -27,6 +29,15 @@ impl Words for Case {
     fn configured(self, nics: Value) -> Self {
         self.answers("vm.metadata", json!({"metadata": RIGHT}))
             .answers("vm.nics", nics)
+    }
+
+    fn name_is_taken(self) -> Self {
+        let failure = Failure {
+            retry_after: Some(60_000),
+            ..Failure::new(Code::AlreadyExists, TAKEN)
+        };
+        self.event("NameTaken")
+            .next(Next::failed(RetryClass::Medium, failure))
     }
 }
 
@@ -54,6 +65,14 @@ const RIGHT: &str = concat!(
     r#"{"match":{"macaddress":"00:50:56:00:00:01"},"set-name":"eth0","dhcp4":true,"dhcp6":false}}}}"#
 );
 
+/// The right metadata for a VM with the interfaces of [`second_without_address`], of which the second has a fixed address.
+const RIGHT_FOR_TWO: &str = concat!(
+    r#"{"instance-id":"m-1","local-hostname":"m-1","network":{"version":2,"ethernets":{"id0":"#,
+    r#"{"match":{"macaddress":"00:50:56:00:00:01"},"set-name":"eth0","dhcp4":true,"dhcp6":false},"id1":"#,
+    r#"{"match":{"macaddress":"00:50:56:00:00:02"},"set-name":"eth1","dhcp4":false,"dhcp6":false,"#,
+    r#""addresses":["10.5.0.1/24"]}}}}"#
+);
+
 /// The clone of a machine with user data.
 const CLONE_WITH_USER_DATA: &str = concat!(
     r#"vm.clone {"name":"m-1","instanceUuid":"uid-1","template":"ubuntu","cpus":2,"coresPerSocket":2,"#,
@@ -62,10 +81,8 @@ const CLONE_WITH_USER_DATA: &str = concat!(
 const SECRET: &str = "Secret team/boot";
 
 const TIMED_OUT: &str = "the task has run for more than 30m: look at it in the cloud, and cancel it there";
-const TAKEN: &str = concat!(
-    "another VM has the name m-1 in the folder, so none can be made: ",
-    "rename one of the two, and create this Machine again",
-);
+const TAKEN: &str =
+    "another VM has the name m-1 in the folder, so none can be made before it is renamed or removed";
 const UNKNOWN: &str = "task task-1 is in the unknown state \"paused\"";
 const COPY: &str = concat!(
     "the VM vm-1 has the instance UUID uid-9, not the machine's uid uid-1, so it may be a copy and is not changed: ",
@@ -131,6 +148,24 @@ fn vm() -> Value {
 
 fn nics(ips: &[&str]) -> Value {
     json!({"nics": [{"network": "prod", "mac": "00:50:56:00:00:01", "connected": true, "ips": ips}]})
+}
+
+fn second_without_address() -> Value {
+    json!({"nics": [
+        {"network": "prod", "mac": "00:50:56:00:00:01", "connected": true, "ips": ["10.0.0.1"]},
+        {"network": "other", "mac": "00:50:56:00:00:02", "connected": true, "ips": ["fe80::1"]},
+    ]})
+}
+
+/// What is written of a VM with the interfaces of [`second_without_address`].
+fn first_is_reached() -> Value {
+    json!({"status": {
+        "phase": "Running", "addresses": ["10.0.0.1"], "conditions": provisioned(NOW),
+        "network": [
+            {"networkName": "prod", "mac": "00:50:56:00:00:01", "connected": true, "ipAddrs": ["10.0.0.1"]},
+            {"networkName": "other", "mac": "00:50:56:00:00:02", "connected": true, "ipAddrs": ["fe80::1"]},
+        ],
+    }})
 }
 
 fn power(state: &str) -> Value {
@@ -396,33 +431,35 @@ capv_07_the_vm_of_a_failed_clone_is_adopted:
         }), &TASK_FIELDS))
         .next(Next::After(60_000));
 
-// Failures that no repetition mends.
+// A name that another VM has.
 
-capv_49_a_name_that_another_vm_has_ends_the_clones:
+capv_49_a_clone_that_fails_on_its_name_is_tried_again_later:
     tasked("clone", json!({"id": "task-1", "state": "error", "error": {"fault": "DuplicateName"}}))
         .lacks("vm.find")
         .step([TASK]).step([FIND])
         .notes("02 04 07 11 12 14 18 22 49")
-        .event("TaskFailed").event("NameTaken")
+        .event("TaskFailed")
         .patch(status(json!({"phase": "NameTaken", "conditions": not_yet("NameTaken", TAKEN)}), &TASK_FIELDS))
-        .next(resync());
+        .name_is_taken();
 
-capv_49_a_name_that_is_refused_at_once_ends_the_clones_too:
+capv_49_a_name_that_is_refused_at_once_is_tried_again_later_too:
     machine(json!({}))
         .lacks("vm.find")
         .fails("vm.clone", Code::AlreadyExists)
         .step([FIND]).step([CLONE])
         .notes("03 11 12 14 18 22 49")
-        .event("NotAccepted").event("NameTaken")
+        .event("NotAccepted")
         .patch(json!({"status": {"phase": "NameTaken", "conditions": not_yet("NameTaken", TAKEN)}}))
-        .next(resync());
+        .name_is_taken();
 
-capv_49_a_machine_whose_name_is_taken_stays_so:
+capv_23_a_machine_whose_name_was_taken_is_cloned_again:
     machine(json!({"phase": "NameTaken", "conditions": not_yet("NameTaken", TAKEN)}))
         .lacks("vm.find")
-        .step([FIND])
-        .notes("03 11 12 14 18 22 49")
-        .next(resync());
+        .answers("vm.clone", submitted())
+        .step([FIND]).step([CLONE])
+        .notes("03 11 12 14 18 22 23")
+        .patch(status(cloning(), &[]))
+        .next(requeue());
 
 capv_08_missing_task_is_forgotten_and_requeues:
     machine(json!({"taskRef": "task-1", "taskKind": "clone"}))
@@ -855,24 +892,31 @@ capv_29_an_interface_that_is_not_plugged_in_needs_no_address:
         .next(resync());
 
 // f-9
-capv_30_every_interface_that_is_plugged_in_needs_an_address:
-    with_vm(json!({"network": network(&[])}))
-        .configured(json!({"nics": [
-            {"network": "prod", "mac": "00:50:56:00:00:01", "connected": true, "ips": ["10.0.0.1"]},
-            {"network": "other", "mac": "00:50:56:00:00:02", "connected": true, "ips": []},
-        ]}))
+capv_51_one_address_is_enough_and_the_others_are_waited_for:
+    with_vm(json!({}))
+        .edited(|object| {
+            object["spec"]["network"]["devices"] = json!([
+                {"networkName": "prod", "dhcp4": true}, {"networkName": "other", "ipAddrs": ["10.5.0.1/24"]},
+            ]);
+        })
+        .answers("vm.metadata", json!({"metadata": RIGHT_FOR_TWO})).answers("vm.nics", second_without_address())
+        .answers("vm.power", power("on"))
+        .config(json!({"ipWait": "10s"}))
+        .step([GET]).step([METADATA, NICS]).step([POWER])
+        .notes("03 11 15 17 22 24 26 28 51")
+        .event("Provisioned")
+        .patch(first_is_reached())
+        .next(Next::After(10_000));
+
+capv_29_an_interface_whose_device_asks_for_no_address_is_not_waited_for:
+    with_vm(json!({}))
+        .configured(second_without_address())
         .answers("vm.power", power("on"))
         .step([GET]).step([METADATA, NICS]).step([POWER])
-        .notes("03 11 15 17 22 24 26 28 30")
-        .patch(json!({"status": {
-            "phase": "WaitingForAddresses", "conditions": waiting_for_ip(),
-            "network": [
-                {"networkName": "prod", "mac": "00:50:56:00:00:01", "connected": true,
-                 "ipAddrs": ["10.0.0.1"]},
-                {"networkName": "other", "mac": "00:50:56:00:00:02", "connected": true},
-            ],
-        }}))
-        .next(requeue());
+        .notes("03 11 15 17 22 24 26 28 29")
+        .event("Provisioned")
+        .patch(first_is_reached())
+        .next(resync());
 
 capv_30_loopback_and_link_local_addresses_do_not_count:
     with_vm(json!({"network": network(&[])}))

@@ -5,7 +5,7 @@
 //! most one task in flight.
 //!
 //! The flow is [`reconcile`]. Each stage has a file of its own. [`edges`] lists the arrows of the drawing (CAPV-01 to
-//! CAPV-50).
+//! CAPV-51).
 
 mod backoff;
 mod bootstrap;

@@ -1,4 +1,4 @@
-//! Creates and starts a machine (CAPV-23 to CAPV-30, CAPV-42, CAPV-44, CAPV-46, CAPV-49).
+//! Creates and starts a machine (CAPV-23 to CAPV-30, CAPV-42, CAPV-44, CAPV-46, CAPV-49, CAPV-51).
 
 use std::net::IpAddr;
 use std::ops::ControlFlow::{Break, Continue};
@@ -50,22 +50,28 @@ pub(crate) async fn bring_up(cx: &Cx, machine: &mut Machine) -> Result<Next, Fai
 
     cx.note("CAPV-28");
     machine.status.retry_after = None;
-    if !has_addresses(&nics) {
+    Ok(await_addresses(cx, machine, &nics))
+}
+
+/// Waits until the VM can be reached. One address is enough (`reconcileNormal` of `controllers/vspherevm_controller.go` in the
+/// original), and the others are waited for.
+fn await_addresses(cx: &Cx, machine: &mut Machine, nics: &[Nic]) -> Next {
+    let config = cx.config();
+    let wait = Next::after(config.ip_wait.unwrap_or(config.requeue_period));
+    record_addresses(machine, nics);
+    if machine.status.addresses.is_empty() {
         cx.note("CAPV-30");
-        machine.status.addresses.clear();
-        machine.not_yet(
-            cx,
-            Phase::WaitingForAddresses,
-            "WaitingForIP",
-            "the VM runs and has no addresses yet",
-        );
-        let config = cx.config();
-        return Ok(Next::after(config.ip_wait.unwrap_or(config.requeue_period)));
+        let message = "the VM runs and has no addresses yet";
+        machine.not_yet(cx, Phase::WaitingForAddresses, "WaitingForIP", message);
+        return wait;
+    }
+    machine.provisioned(cx);
+    if lacks_addresses(machine, nics) {
+        cx.note("CAPV-51");
+        return wait;
     }
     cx.note("CAPV-29");
-    record_addresses(machine, &nics);
-    machine.provisioned(cx);
-    Ok(Next::settled_for(cx.config().resync))
+    Next::settled_for(config.resync)
 }
 
 async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
@@ -74,7 +80,8 @@ async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
         cx.note("CAPV-44");
         return Ok(Next::settled_for(cx.config().resync));
     }
-    if machine.status.phase == Some(Phase::NameTaken) {
+    // The backoff is that of the clone which has just failed.
+    if machine.status.phase == Some(Phase::NameTaken) && machine.status.retry_after.is_some() {
         return Ok(name_taken(cx, machine));
     }
     let user_data = match bootstrap::user_data(cx, machine).await? {
@@ -121,18 +128,25 @@ async fn clone(cx: &Cx, machine: &mut Machine) -> Result<Next, Failure> {
     Ok(next)
 }
 
-/// Gives up cloning, because a VM that is not the machine's has its name (CAPV-49). A clone would fail on it again and again.
-/// If the VM is the machine's after all and only could not be seen yet, CAPV-13 adopts it.
+/// Fails the pass, because a VM that is not the machine's has its name (CAPV-49). The retry policy decides when the clone is tried
+/// again, but not before the backoff has ended: the name may be free then. The original tries each failed task again
+/// (`checkAndRetryTask` of `pkg/services/govmomi/util.go`). If the VM is the machine's after all and only could not be seen yet,
+/// CAPV-13 adopts it.
 fn name_taken(cx: &Cx, machine: &mut Machine) -> Next {
     cx.note("CAPV-49");
     let message = format!(
-        "another VM has the name {} in the folder, so none can be made: rename one of the two, and create this Machine again",
+        "another VM has the name {} in the folder, so none can be made before it is renamed or removed",
         machine.metadata.name
     );
     machine.status.phase = Some(Phase::NameTaken);
     machine.status.retry_after = None;
     machine.report(cx, "NameTaken", &message);
-    Next::settled_for(cx.config().resync)
+    let backoff = Duration::from(cx.config().failure_backoff);
+    let failure = Failure {
+        retry_after: u64::try_from(backoff.as_millis()).ok(),
+        ..Failure::new(Code::AlreadyExists, message)
+    };
+    Next::failed(RetryClass::Medium, failure)
 }
 
 /// Records the interfaces with the addresses that the guest reports now.
@@ -157,10 +171,15 @@ fn record_addresses(machine: &mut Machine, nics: &[Nic]) {
     machine.status.addresses = addresses;
 }
 
-/// Whether the VM can be reached: at least one interface is connected, and each connected one has an address.
-fn has_addresses(nics: &[Nic]) -> bool {
-    let mut connected = nics.iter().filter(|nic| nic.connected).peekable();
-    connected.peek().is_some() && connected.all(|nic| nic.ips.iter().any(|ip| is_reachable(ip)))
+/// Whether a connected interface has no address yet, although its device asks for one. `waitForIPAddresses` of
+/// `pkg/services/govmomi/util.go` waits for these.
+fn lacks_addresses(machine: &Machine, nics: &[Nic]) -> bool {
+    let devices = &machine.spec.network.devices;
+    let mut interfaces = devices.iter().zip(metadata::interfaces(devices, nics));
+    interfaces.any(|(device, nic)| {
+        let asks = device.dhcp4 || device.dhcp6 || !device.ip_addrs.is_empty();
+        asks && nic.is_some_and(|nic| nic.connected && !nic.ips.iter().any(|ip| is_reachable(ip)))
+    })
 }
 
 /// Other machines cannot reach loopback and link-local addresses.

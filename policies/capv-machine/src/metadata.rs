@@ -12,8 +12,11 @@ use crate::object::{Device, Machine, Route};
 /// so that equal metadata is equal text.
 pub(crate) fn of(machine: &Machine, nics: &[Nic]) -> String {
     let name = &machine.metadata.name;
-    let macs = macs(&machine.spec.network.devices, nics);
-    let ethernets = machine.spec.network.devices.iter().zip(macs).enumerate();
+    let devices = &machine.spec.network.devices;
+    let macs = interfaces(devices, nics)
+        .into_iter()
+        .map(|nic| nic.map(|nic| nic.mac.as_str()));
+    let ethernets = devices.iter().zip(macs).enumerate();
     let guest = Guest {
         instance_id: name,
         local_hostname: name,
@@ -27,14 +30,14 @@ pub(crate) fn of(machine: &Machine, nics: &[Nic]) -> String {
     serde_json::to_string(&guest).expect("metadata has a JSON form")
 }
 
-/// The MAC address of each device: the nth device on a network is the VM's nth interface on that network.
-fn macs<'a>(devices: &[Device], nics: &'a [Nic]) -> Vec<Option<&'a str>> {
+/// The interface of each device: the nth device on a network is the VM's nth interface on that network.
+pub(crate) fn interfaces<'a>(devices: &[Device], nics: &'a [Nic]) -> Vec<Option<&'a Nic>> {
     let mut free: Vec<&Nic> = nics.iter().collect();
     devices
         .iter()
         .map(|device| {
             let at = free.iter().position(|nic| nic.network == device.network_name)?;
-            Some(free.remove(at).mac.as_str())
+            Some(free.remove(at))
         })
         .collect()
 }

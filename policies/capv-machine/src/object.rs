@@ -240,13 +240,13 @@ pub enum Phase {
     PoweringOn,
     /// The VM runs and has no addresses yet.
     WaitingForAddresses,
-    /// The VM runs and has addresses.
+    /// The VM runs and has an address.
     Running,
     /// A task failed. Nothing is changed for a while.
     BackingOff,
     /// The VM has vanished and is not created again.
     Missing,
-    /// Another VM has its name in the folder. No clone is tried again.
+    /// Another VM has its name in the folder. The clone is tried again later.
     NameTaken,
     /// The machine is being deleted.
     Deleting,

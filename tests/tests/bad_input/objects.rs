@@ -102,6 +102,32 @@ async fn an_object_that_the_policy_cannot_decode_says_so_itself_and_is_no_crash_
     assert_eq!(condition_of(&mended, "polity.dev/Undecodable"), None, "{mended}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_name_is_taken_gets_its_vm_once_the_other_is_gone() {
+    let fixture = HostFixture::with(vec![machines()]).await;
+    namespace(&fixture, "first").await;
+    namespace(&fixture, "second").await;
+    fixture.apply(&machine("first", "web")).await;
+    fixture.until_machines_run().await;
+    fixture.apply(&machine("second", "web")).await;
+    fixture
+        .until("the name is taken", async || {
+            let second = get(&fixture, "second", "web").await;
+            (second["status"]["phase"] == "NameTaken").then_some(())
+        })
+        .await;
+    fixture
+        .delete(&reference(MACHINES, "Machine", Some("first"), "web"))
+        .await;
+    fixture
+        .until("the second one runs", async || {
+            let second = get(&fixture, "second", "web").await;
+            (second["status"]["phase"] == "Running").then_some(())
+        })
+        .await;
+    assert_eq!(fixture.site.vms().len(), 1);
+}
+
 /// Whether the cloud told a pass that something is not its own.
 fn was_refused(pass: &PassRecord) -> bool {
     let refused = |answer: &Result<_, polity_core::contract::Failure>| matches!(answer, Err(failure) if failure.code == Code::PermissionDenied);

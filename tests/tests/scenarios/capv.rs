@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use polity_core::contract::{Code, Next};
+use polity_core::record::PassRecord;
 use polity_core::time::{Boot, millis};
 use polity_sdk::{RECONCILE_FAILED, RECONCILED};
 use polity_sim::Happened;
@@ -42,8 +43,9 @@ scenarios! {
     capv_46_a_changed_template_is_shown_and_the_vm_stays,
     capv_47_a_vm_with_another_instance_uuid_is_left_alone_until_it_has_its_own,
     capv_48_a_clone_that_takes_too_long_fails_passes_and_is_still_the_only_one,
-    capv_49_a_name_that_another_vm_has_is_tried_once,
-    capv_50_a_question_that_a_vm_asks_is_shown_until_it_is_answered;
+    capv_49_a_name_that_another_vm_has_is_tried_again_until_it_is_free,
+    capv_50_a_question_that_a_vm_asks_is_shown_until_it_is_answered,
+    capv_51_one_address_is_enough_and_the_other_is_waited_for;
     short:
     scenario_10_a_machine_that_never_had_a_vm_is_let_go_in_one_pass,
     capv_41_a_machine_that_somebody_else_holds_is_let_go_of_once,
@@ -589,8 +591,9 @@ async fn capv_48_a_clone_that_takes_too_long_fails_passes_and_is_still_the_only_
     assert!(story.edges().contains(&"02 04 48".to_owned()));
 }
 
-async fn capv_49_a_name_that_another_vm_has_is_tried_once(on: &dyn Backend) {
-    let taken = json!({"operation": "vm.clone", "then": {"failTask": {"fault": "DuplicateName"}}});
+async fn capv_49_a_name_that_another_vm_has_is_tried_again_until_it_is_free(on: &dyn Backend) {
+    let taken =
+        json!({"operation": "vm.clone", "count": 2, "then": {"failTask": {"fault": "DuplicateName"}}});
     let story = begin(on, json!({"faults": [taken]}), json!({})).await;
     story.create(&machine()).await;
     let shown = story.until_is("status.phase", "NameTaken").await;
@@ -598,10 +601,19 @@ async fn capv_49_a_name_that_another_vm_has_is_tried_once(on: &dyn Backend) {
         condition_of(&shown, "VMProvisioned").expect("it says why")["reason"],
         "NameTaken"
     );
-    story.sleep(Duration::from_secs(3 * 3_600)).await;
-    assert_eq!(clones(&story), 1);
-    story.delete().await;
-    story.until("it is gone", Value::is_null).await;
+    story.until_is("status.phase", "Running").await;
+    assert_eq!((clones(&story), story.site.vms().len()), (3, 1));
+    let passes = story.passes();
+    let waits: Vec<u64> = passes
+        .windows(2)
+        .filter(|pair| edges(&pair[0]).ends_with(" 49"))
+        .map(|pair| millis(pair[1].started.boot - pair[0].started.boot))
+        .collect();
+    assert_eq!(waits.len(), 2, "{waits:?}");
+    assert!(
+        waits.iter().all(|wait| *wait >= capv::AFTER_A_FAILURE),
+        "{waits:?}"
+    );
 }
 
 async fn capv_50_a_question_that_a_vm_asks_is_shown_until_it_is_answered(on: &dyn Backend) {
@@ -617,6 +629,23 @@ async fn capv_50_a_question_that_a_vm_asks_is_shown_until_it_is_answered(on: &dy
     story.until("the question is shown", asked).await;
     assert_eq!(story.edges()[1], "02 04 05 50");
     story.until_is("status.phase", "Running").await;
+}
+
+async fn capv_51_one_address_is_enough_and_the_other_is_waited_for(on: &dyn Backend) {
+    let networks = json!([{"name": "prod"}, {"name": "silent", "dhcp": false}]);
+    let story = begin(on, json!({"networks": networks}), json!({})).await;
+    let mut machine = machine();
+    machine["spec"]["network"]["devices"] = json!([
+        {"networkName": "silent", "dhcp4": true}, {"networkName": "prod", "dhcp4": true},
+    ]);
+    story.create(&machine).await;
+    let running = story.until_is("status.phase", "Running").await;
+    assert_eq!(running["status"]["addresses"].as_array().map(Vec::len), Some(1));
+    let again = |passes: &[PassRecord]| {
+        let last = passes.iter().rev().take(2);
+        last.filter(|pass| edges(pass).ends_with(" 28 51")).count() == 2
+    };
+    story.until_passes(again).await;
 }
 
 /// An object without the condition that tells of its passes, and what differs with it.
