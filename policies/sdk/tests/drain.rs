@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use polity_sdk::contract::{Act, Request};
+use polity_sdk::contract::{Act, Question, Request};
 use polity_sdk::kube::drain::{Drain, Options, Pod, Progress};
 use polity_sdk::kube::node::{self, Node, Taint};
 use polity_sdk::prelude::*;
@@ -220,7 +220,7 @@ fn a_budget_that_never_allows_fails_at_once_and_the_others_go() {
     world.exists(pod("a")).exists(pod("b")).exists(budget("a", 0, 2));
     expect(
         &mut world,
-        &["patch Node n-1", "evict b"],
+        &["patch Node n-1", "evict a", "evict b"],
         "failed: pod shop/a cannot be evicted: the disruption budget a never allows it",
     );
     // Its status is about an older version of it: nothing is known.
@@ -232,6 +232,66 @@ fn a_budget_that_never_allows_fails_at_once_and_the_others_go() {
         &["evict a"],
         "refused, 2 left: the disruption budget a is still being processed by the server",
     );
+}
+
+/// A pod in this phase, and whether it is ready.
+fn pod_in(phase: &str, ready: bool) -> Value {
+    let mut pod = pod("a");
+    let ready = if ready { "True" } else { "False" };
+    pod["status"] = json!({"phase": phase, "conditions": [{"type": "Ready", "status": ready}]});
+    pod
+}
+
+/// A budget of two pods that must both stay, with this policy for those that are not ready.
+fn strict(policy: Option<&str>, healthy: u32) -> Value {
+    let mut budget = budget("a", 0, 2);
+    budget["spec"]["unhealthyPodEvictionPolicy"] = json!(policy);
+    budget["status"]["currentHealthy"] = healthy.into();
+    budget
+}
+
+/// What the API server says about the same pods: `tests/tests/evictions.rs`.
+#[test]
+fn a_pod_that_the_api_server_evicts_is_not_held_back_by_a_budget_that_never_allows() {
+    let never = "failed: pod shop/a cannot be evicted: the disruption budget a never allows it";
+    for (phase, ready, policy, healthy, said) in [
+        ("Pending", false, None, 1, "1 ending"),
+        ("Succeeded", false, None, 1, "1 ending"),
+        ("Failed", false, None, 1, "1 ending"),
+        ("Failed", true, Some("IfHealthyBudget"), 2, "1 ending"),
+        ("Running", false, Some("AlwaysAllow"), 1, "1 ending"),
+        ("Running", true, Some("AlwaysAllow"), 2, never),
+        ("Running", false, Some("IfHealthyBudget"), 2, "1 ending"),
+        ("Running", false, Some("IfHealthyBudget"), 1, never),
+        ("Running", false, None, 2, "1 ending"),
+        ("Running", false, None, 1, never),
+        ("Running", true, None, 2, never),
+    ] {
+        let mut world = world(false);
+        world.exists(pod_in(phase, ready)).exists(strict(policy, healthy));
+        let (did, progress) = pass(&mut world);
+        assert_eq!(did, ["patch Node n-1", "evict a"], "{phase} {ready} {policy:?}");
+        assert_eq!(progress, said, "{phase} {ready} {policy:?} {healthy}");
+        if said != never {
+            world.advance(Duration::from_secs(30));
+            expect(&mut world, &[], "done");
+        }
+    }
+}
+
+#[test]
+fn no_budget_is_looked_at_before_it_has_refused_a_pod() {
+    let mut world = world(false);
+    world.exists(pod("a")).responds(|request| match request {
+        Request::Ask(ask) => match &ask.question {
+            Question::Objects(query) if query.kind == "PodDisruptionBudget" => {
+                Some(Err(Failure::new(Code::ResourceExhausted, "too many")))
+            }
+            _ => None,
+        },
+        Request::Act(_) => None,
+    });
+    expect(&mut world, &["patch Node n-1", "evict a"], "1 ending");
 }
 
 #[test]
@@ -268,6 +328,83 @@ fn pods_with_volumes_leave_one_after_the_other() {
     // Nobody makes the pod anew: the drain does not wait for ever.
     world.advance(Duration::from_secs(90));
     expect(&mut world, &[], "done");
+}
+
+#[test]
+fn a_refused_pod_with_volumes_holds_no_other_back() {
+    for desired in [1, 2] {
+        let mut world = world(false);
+        world
+            .exists(pod_with_volume("a"))
+            .exists(pod_with_volume("b"))
+            .exists(pod_with_volume("c"))
+            .exists(budget("a", 0, desired));
+        let (did, _) = pass(&mut world);
+        assert_eq!(did, ["patch Node n-1", "evict a", "evict b"]);
+        world.advance(Duration::from_secs(30));
+        let (did, _) = pass(&mut world);
+        assert_eq!(did.last().map(String::as_str), Some("evict c"), "{did:?}");
+    }
+}
+
+#[test]
+fn pods_go_by_priority() {
+    let mut world = world(false);
+    let ranked = |mut pod: Value, priority: i32| {
+        pod["spec"]["priority"] = priority.into();
+        pod
+    };
+    world
+        .exists(pod_with_volume("a"))
+        .exists(ranked(pod_with_volume("b"), 7))
+        .exists(ranked(pod_with_volume("c"), -7))
+        .exists(pod("d"))
+        .exists(ranked(pod("e"), 7));
+    expect(
+        &mut world,
+        &["patch Node n-1", "evict e", "evict d", "evict b"],
+        "5 ending",
+    );
+    world.advance(Duration::from_secs(30));
+    expect(&mut world, &["evict a"], "2 ending");
+    world.advance(Duration::from_secs(30));
+    expect(&mut world, &["evict c"], "1 ending");
+}
+
+#[test]
+fn a_volume_that_another_pod_on_the_node_has_is_not_waited_for() {
+    let mut world = world(false);
+    let mut sharing = pod_with_volume("b");
+    sharing["spec"]["volumes"] = pod_with_volume("a")["spec"]["volumes"].clone();
+    let mut elsewhere = pod_with_volume("a");
+    elsewhere["metadata"] = json!({"name": "c", "namespace": "zoo"});
+    elsewhere["spec"]["nodeName"] = "n-1".into();
+    world.exists(pod_with_volume("a")).exists(sharing);
+    attach(&mut world, "a", "n-1");
+    expect(&mut world, &["patch Node n-1", "evict a"], "2 ending");
+    assert_eq!(world.status()["drain"]["moving"], Value::Null);
+    world.advance(Duration::from_secs(30));
+    // The last of its pods takes it away, whatever a claim of the same name is elsewhere.
+    world.exists(elsewhere);
+    expect(&mut world, &["evict b"], "2 ending");
+    assert_eq!(world.status()["drain"]["moving"]["volumes"], json!(["pv-a"]));
+}
+
+#[test]
+fn a_pod_with_volumes_that_does_not_end_holds_the_others_back_no_longer_than_its_volumes_might() {
+    let mut world = world(false);
+    let mut stuck = pod_with_volume("a");
+    stuck["metadata"]["finalizers"] = json!(["example.com/never"]);
+    world.exists(stuck).exists(pod_with_volume("b"));
+    attach(&mut world, "a", "n-1");
+    attach(&mut world, "b", "n-1");
+    expect(&mut world, &["patch Node n-1", "evict a"], "2 ending");
+    // Its grace period, half a minute more, and two minutes for its volumes.
+    world.advance(Duration::from_secs(30 + 30 + 120 - 10));
+    expect(&mut world, &[], "failed: pod shop/a does not end");
+    world.advance(Duration::from_secs(10));
+    expect(&mut world, &["evict b"], "failed: pod shop/a does not end");
+    assert_eq!(world.status()["drain"]["moving"]["uid"], "uid-b");
 }
 
 #[test]

@@ -6,20 +6,23 @@
 //!
 //! # Flow
 //!
-//! The node is cordoned. Its pods are listed; pods of DaemonSets and static pods of the kubelet stay. Pods
-//! without volumes are evicted all at once. Pods with volumes are evicted one after another: each is evicted
-//! and gone, its volumes are detached, and then attached elsewhere. A forced drain deletes all pods that are
-//! left without a grace period and waits for no volume.
+//! The node is cordoned. Its pods are listed; pods of DaemonSets and static pods of the kubelet stay. Those with
+//! the highest priority are evicted first. Pods without volumes are evicted all at once. Pods with volumes are
+//! evicted one after another: each is evicted and gone, its volumes are detached, and then attached elsewhere. A
+//! volume that another pod on the node has too is not waited for. A forced drain deletes all pods that are left
+//! without a grace period and waits for no volume.
 //!
 //! # Guarantees
 //!
-//! Without force, pods leave only by eviction, so no disruption budget is bypassed. The policy decides
-//! whether and when to use force, and whether a pod is deleted that was evicted and does not end.
+//! Without force, pods leave only by eviction, so no disruption budget is bypassed. And no pod is held back that
+//! the API server would evict: every pod is asked for, and only a budget that has refused one is looked at. The
+//! policy decides whether and when to use force, and whether a pod is deleted that was evicted and does not end.
 
 mod budget;
 mod pod;
 mod volume;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,7 +30,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::NeedOf;
-use crate::cluster::Write;
+use crate::cluster::{Write, Written};
 use crate::contract::{Code, Failure};
 use crate::join::join_all;
 use crate::kube::node::{self, Node};
@@ -41,6 +44,9 @@ pub use volume::{Attachment, Claim, Volume, detach_volumes, specifications};
 /// The most acts on pods in one pass. A node rarely has more pods, and the journal of a pass has 1,024
 /// entries.
 const PODS_AT_ONCE: usize = 110;
+
+/// The most pods with volumes that are asked for in one pass. Each is a step of its own, and a pass has 64.
+const TRIED_IN_TURN: usize = 32;
 
 /// The needs of a policy that drains nodes.
 pub fn needs() -> [Need; 8] {
@@ -252,30 +258,14 @@ impl Drain {
         } else {
             late.iter().for_each(|pod| told.fail(does_not_end(pod)));
         }
-        let mut chosen = self.choose(pods);
-        self.spare_hopeless(cx, &mut chosen, &mut told).await?;
-        let leaving = self.volumes_of(cx, node, &chosen).await?;
-        let evictions = chosen.iter().map(|pod| cx.act(eviction(pod, options)));
-        for (pod, evicted) in chosen.iter().zip(join_all(evictions).await) {
-            let uid = &pod.metadata.uid;
-            match evicted {
-                Ok(_) => {
-                    self.refused.remove(uid);
-                    self.moving = self
-                        .moving
-                        .take()
-                        .or_else(|| leaving.clone().filter(|m| m.uid == *uid));
-                }
-                // The pod is gone, or replaced by another one. The next pass sees which.
-                Err(failure) if [Code::NotFound, Code::Aborted].contains(&failure.code) => {}
-                // Only a refusal by a budget counts. A server that cannot answer now is no reason for force.
-                Err(failure) if failure.code == Code::ResourceExhausted => {
-                    *self.refused.entry(uid.clone()).or_default() += 1;
-                    told.refuse(failure, options);
-                }
-                Err(failure) => told.fail(failure),
-            }
+        let (plain, heavy) = self.choose(pods, cx.now(), options);
+        let evictions = plain.iter().map(|pod| cx.act(eviction(pod, options)));
+        let evicted = join_all(evictions).await;
+        for (pod, evicted) in plain.into_iter().zip(evicted) {
+            self.settle(pod, evicted, &mut told);
         }
+        self.move_one(cx, node, pods, heavy, options, &mut told).await?;
+        self.judge(cx, options, &mut told).await?;
         Ok(match (told.failed, told.refused, arrival) {
             (Some(failure), ..) | (_, _, Arrival::Late(failure)) => Progress::Failed(failure),
             (None, Some(failure), _) => Progress::Refused {
@@ -288,70 +278,95 @@ impl Drain {
         })
     }
 
-    /// The pods without volumes that are not ending yet, and one with volumes if none is on its way.
-    fn choose<'a>(&self, pods: &'a [Pod]) -> Vec<&'a Pod> {
-        let busy = self.moving.is_some()
-            || pods
+    /// The pods that are asked for, without volumes and with: those that were refused after the others, and then by
+    /// priority. Those with volumes wait while one is on its way, but not for one that does not end.
+    fn choose<'a>(&self, pods: &'a [Pod], now: Time, options: &Options) -> (Vec<&'a Pod>, Vec<&'a Pod>) {
+        let stuck = |pod: &Pod| pod.is_stuck(now, options);
+        let left = |moving: &Moving| {
+            !pods
                 .iter()
-                .any(|pod| pod.has_volumes() && pod.metadata.deleting());
-        let staying = || pods.iter().filter(|pod| !pod.metadata.deleting());
-        let plain = staying().filter(|pod| !pod.has_volumes());
-        // After a refusal, the other pods with volumes go before the refused pod.
-        let heavy = staying()
-            .filter(|pod| pod.has_volumes() && !busy)
-            .min_by_key(|pod| self.refused.get(&pod.metadata.uid).copied().unwrap_or(0));
-        plain.chain(heavy).take(PODS_AT_ONCE).collect()
+                .any(|pod| pod.metadata.uid == moving.uid && stuck(pod))
+        };
+        let ending = |pod: &Pod| pod.has_volumes() && pod.metadata.deleting() && !stuck(pod);
+        let busy = self.moving.as_ref().is_some_and(left) || pods.iter().any(ending);
+        let mut chosen: Vec<&Pod> = pods
+            .iter()
+            .filter(|pod| !pod.metadata.deleting() && !(busy && pod.has_volumes()))
+            .collect();
+        let refusals = |pod: &Pod| self.refused.get(&pod.metadata.uid).copied().unwrap_or(0);
+        chosen.sort_by_key(|pod| (refusals(pod), Reverse(pod.spec.priority.unwrap_or(0))));
+        chosen.truncate(PODS_AT_ONCE);
+        chosen.into_iter().partition(|pod| !pod.has_volumes())
     }
 
-    /// Reports a budget that can never allow a disruption. It is a mistake of a person, so it is reported at
-    /// once and not after all retries.
-    async fn spare_hopeless<T: Kind, C>(
-        &self,
+    /// Evicts the pods with volumes one after another until one goes. The others wait for its volumes, as in MCM
+    /// (`evictPodsWithPVInternal` of `drain.go`).
+    async fn move_one<'a, T: Kind, C>(
+        &mut self,
         cx: &Context<T, C>,
-        chosen: &mut Vec<&Pod>,
-        told: &mut Told,
+        node: &Node,
+        pods: &[Pod],
+        mut heavy: Vec<&'a Pod>,
+        options: &Options,
+        told: &mut Told<'a>,
     ) -> Result<(), Failure> {
-        if chosen.is_empty() {
-            return Ok(());
+        heavy.truncate(TRIED_IN_TURN);
+        let volumes = heavy.iter().map(|pod| moving(cx, node, pod, pods));
+        let volumes = join_all(volumes).await;
+        for (pod, volumes) in heavy.into_iter().zip(volumes) {
+            let moving = volumes?;
+            let evicted = cx.act(eviction(pod, options)).await;
+            if self.settle(pod, evicted, told) {
+                self.moving = moving.or_else(|| self.moving.take());
+                break;
+            }
         }
-        let budgets = cx.ask(cluster::objects::<Budget>().everywhere()).await?;
-        chosen.retain(|pod| {
-            let Some(budget) = budgets
-                .iter()
-                .find(|budget| budget.covers(pod) && budget.is_hopeless())
-            else {
-                return true;
-            };
-            let message = format!(
-                "pod {} cannot be evicted: the disruption budget {} never allows it",
-                pod.full_name(),
-                budget.metadata.name
-            );
-            told.fail(Failure::new(Code::FailedPrecondition, message));
-            false
-        });
         Ok(())
     }
 
-    /// The chosen pod with volumes, and its volumes that are attached here; `None` if none are.
-    async fn volumes_of<T: Kind, C>(
-        &self,
+    /// Takes the answer to an eviction. Returns whether the pod goes.
+    fn settle<'a>(&mut self, pod: &'a Pod, evicted: Result<Written, Failure>, told: &mut Told<'a>) -> bool {
+        match evicted {
+            Ok(_) => {
+                self.refused.remove(&pod.metadata.uid);
+                return true;
+            }
+            // The pod is gone, or replaced by another one. The next pass sees which.
+            Err(failure) if [Code::NotFound, Code::Aborted].contains(&failure.code) => {}
+            // Only a refusal by a budget counts. A server that cannot answer now is no reason for force.
+            Err(failure) if failure.code == Code::ResourceExhausted => told.unjudged.push((pod, failure)),
+            Err(failure) => told.fail(failure),
+        }
+        false
+    }
+
+    /// Looks at the budgets that have refused pods. One that never allows a disruption is a mistake of a person, so
+    /// it is reported at once and not after all retries.
+    ///
+    /// As in MCM (`drain.go`, where `isMisconfiguredPdb` is called), only a refusal leads to a budget. What a budget
+    /// says about a pod that is pending, has ended or is not ready is the rule of the API server alone
+    /// (kube-apiserver, `pkg/registry/core/pod/storage/eviction.go`).
+    async fn judge<T: Kind, C>(
+        &mut self,
         cx: &Context<T, C>,
-        node: &Node,
-        chosen: &[&Pod],
-    ) -> Result<Option<Moving>, Failure> {
-        let Some(pod) = chosen.iter().find(|pod| pod.has_volumes()) else {
-            return Ok(None);
-        };
-        let volumes = volume::attached_for(cx, node, pod).await?;
-        Ok((!volumes.is_empty()).then(|| Moving {
-            pod: pod.full_name(),
-            uid: pod.metadata.uid.clone(),
-            volumes,
-            ids: None,
-            stage: Stage::Terminating,
-            since: cx.now(),
-        }))
+        options: &Options,
+        told: &mut Told<'_>,
+    ) -> Result<(), Failure> {
+        let refusals = std::mem::take(&mut told.unjudged);
+        if refusals.is_empty() {
+            return Ok(());
+        }
+        let budgets = cx.ask(cluster::objects::<Budget>().everywhere()).await?;
+        for (pod, failure) in refusals {
+            let hopeless = |budget: &&Budget| budget.covers(pod) && budget.is_hopeless();
+            if let Some(budget) = budgets.iter().find(hopeless) {
+                told.fail(never_allowed(pod, budget));
+            } else {
+                *self.refused.entry(pod.metadata.uid.clone()).or_default() += 1;
+                told.refuse(failure, options);
+            }
+        }
+        Ok(())
     }
 
     /// Follows the volumes of the pod that has left.
@@ -395,6 +410,24 @@ impl Drain {
     }
 }
 
+/// What a pod takes with it: its volumes that are attached here; `None` if none are.
+async fn moving<T: Kind, C>(
+    cx: &Context<T, C>,
+    node: &Node,
+    pod: &Pod,
+    pods: &[Pod],
+) -> Result<Option<Moving>, Failure> {
+    let volumes = volume::attached_for(cx, node, pod, pods).await?;
+    Ok((!volumes.is_empty()).then(|| Moving {
+        pod: pod.full_name(),
+        uid: pod.metadata.uid.clone(),
+        volumes,
+        ids: None,
+        stage: Stage::Terminating,
+        since: cx.now(),
+    }))
+}
+
 fn eviction(pod: &Pod, options: &Options) -> Write {
     let eviction = cluster::evict(pod).any_version();
     match options.eviction_grace {
@@ -404,7 +437,7 @@ fn eviction(pod: &Pod, options: &Options) -> Write {
 }
 
 /// Deletes pods whose time to end is over.
-async fn end_late<T: Kind, C>(cx: &Context<T, C>, late: &[&Pod], told: &mut Told) {
+async fn end_late<T: Kind, C>(cx: &Context<T, C>, late: &[&Pod], told: &mut Told<'_>) {
     let deletions = late
         .iter()
         .take(PODS_AT_ONCE)
@@ -420,19 +453,30 @@ fn does_not_end(pod: &Pod) -> Failure {
     late(format!("pod {} does not end", pod.full_name()))
 }
 
+fn never_allowed(pod: &Pod, budget: &Budget) -> Failure {
+    let message = format!(
+        "pod {} cannot be evicted: the disruption budget {} never allows it",
+        pod.full_name(),
+        budget.metadata.name
+    );
+    Failure::new(Code::FailedPrecondition, message)
+}
+
 enum Arrival {
     InTime,
     Late(Failure),
 }
 
-/// The results of a pass so far: the first failure, and the refusal with the longest wait.
+/// The results of a pass so far: the first failure, the refusal with the longest wait, and the refusals by budgets
+/// that nobody has looked at yet.
 #[derive(Default)]
-struct Told {
+struct Told<'a> {
     failed: Option<Failure>,
     refused: Option<Failure>,
+    unjudged: Vec<(&'a Pod, Failure)>,
 }
 
-impl Told {
+impl Told<'_> {
     fn fail(&mut self, failure: Failure) {
         self.failed.get_or_insert(failure);
     }

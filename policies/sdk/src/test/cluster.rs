@@ -7,7 +7,7 @@ use std::rc::Rc;
 use polity_contract::IDENTITY;
 use polity_kube_rules::fields::FieldSelector;
 use polity_kube_rules::labels::LabelSelector;
-use polity_kube_rules::{merge_patch, text};
+use polity_kube_rules::{conditions, merge_patch, text};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -24,8 +24,8 @@ use super::facts::Answer;
 /// so the worlds of several objects can share one.
 ///
 /// Acts are performed on the objects: patches are merged, deletions wait for finalizers, Pods end after their
-/// grace period, and evictions respect the disruption budgets (`status.disruptionsAllowed`). A precondition
-/// that fails is `aborted`.
+/// grace period, and evictions respect the disruption budgets, by the rule of a real API server but with the
+/// status that the test gives them. A precondition that fails is `aborted`.
 #[derive(Clone, Default)]
 pub struct Cluster(Rc<RefCell<Objects>>);
 
@@ -273,31 +273,39 @@ impl Objects {
         Ok(self.end(at, delete.grace_period_seconds))
     }
 
+    /// By the rule of kube-apiserver 1.36 (`pkg/registry/core/pod/storage/eviction.go`, `EvictionREST.Create`). A Pod
+    /// without a phase is taken for one that runs.
     fn evict(&mut self, eviction: &Eviction) -> Found {
         let at = self.checked(&eviction.object, &eviction.precondition)?;
+        if !ignores_budgets(&self.all[at]) {
+            match self.budgets_of(at)[..] {
+                [] => {}
+                [budget] if is_spared(&self.all[budget], &self.all[at]) => {}
+                [budget] => self.charge(budget)?,
+                _ => {
+                    let message = "this pod has more than one PodDisruptionBudget";
+                    return Err(Failure::new(Code::FailedPrecondition, message));
+                }
+            }
+        }
+        Ok(self.end(at, eviction.grace_period_seconds))
+    }
+
+    /// The budgets that cover a Pod.
+    fn budgets_of(&self, at: usize) -> Vec<usize> {
         let pod = serde_json::from_value(self.all[at].clone()).expect("a Pod is a Pod");
         let covers = |other: &usize| {
             let other = &self.all[*other];
             let budget = serde_json::from_value::<Budget>(other.clone());
             other["kind"] == Budget::KIND && budget.is_ok_and(|budget| budget.covers(&pod))
         };
-        let budgets: Vec<usize> = (0..self.all.len()).filter(covers).collect();
-        match budgets[..] {
-            [] => {}
-            [budget] => self.charge(budget)?,
-            _ => {
-                let message = "this pod has more than one PodDisruptionBudget";
-                return Err(Failure::new(Code::FailedPrecondition, message));
-            }
-        }
-        Ok(self.end(at, eviction.grace_period_seconds))
+        (0..self.all.len()).filter(covers).collect()
     }
 
     /// Takes one disruption from a budget. The refusals are those of `wit/ERRORS.md`.
     fn charge(&mut self, at: usize) -> Result<(), Failure> {
         let (metadata, status) = (&self.all[at]["metadata"], &self.all[at]["status"]);
         let name = metadata["name"].as_str().unwrap_or_default();
-        let count = |value: &Value| value.as_i64().unwrap_or(0);
         let refused = |why: &str| {
             let message = format!("the disruption budget {name} {why}");
             Failure::new(Code::ResourceExhausted, message)
@@ -351,6 +359,25 @@ impl Objects {
         }
         Ok(at)
     }
+}
+
+fn count(value: &Value) -> i64 {
+    value.as_i64().unwrap_or(0)
+}
+
+/// Whether no budget is asked about a Pod (`canIgnorePDB`).
+fn ignores_budgets(pod: &Value) -> bool {
+    let phase = pod["status"]["phase"].as_str();
+    matches!(phase, Some("Succeeded" | "Failed" | "Pending"))
+        || !pod["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// Whether a Pod that is not ready goes without a charge: its budget always allows that, or lacks nothing.
+fn is_spared(budget: &Value, pod: &Value) -> bool {
+    let (status, policy) = (&budget["status"], &budget["spec"]["unhealthyPodEvictionPolicy"]);
+    let desired = count(&status["desiredHealthy"]);
+    let lacks_nothing = desired > 0 && count(&status["currentHealthy"]) >= desired;
+    !conditions::is(pod, "Ready", "True") && (policy == "AlwaysAllow" || lacks_nothing)
 }
 
 fn written(object: &Value) -> Value {

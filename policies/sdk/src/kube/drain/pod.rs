@@ -12,7 +12,7 @@ use crate::{Kind, Metadata, Time};
 pub struct Pod {
     /// The metadata, with the owner and the time of deletion.
     pub metadata: Metadata,
-    /// The specification, with volumes and grace period.
+    /// The specification, with volumes, grace period and priority.
     #[serde(default)]
     pub spec: PodSpec,
 }
@@ -27,6 +27,7 @@ impl Kind for Pod {
         "metadata.deletionTimestamp",
         "spec.volumes",
         "spec.terminationGracePeriodSeconds",
+        "spec.priority",
     ];
 
     fn metadata(&self) -> &Metadata {
@@ -44,6 +45,9 @@ pub struct PodSpec {
     /// The grace period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<u64>,
+    /// The priority. The API server writes it for each pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
 }
 
 /// A volume of a Pod.
@@ -95,6 +99,17 @@ impl Pod {
         sources.map(|source| source.claim_name.as_str())
     }
 
+    /// The claims that no other of these pods has. A volume stays on the node as long as one of its pods does, so
+    /// nobody waits for it there (MCM, `filterSharedPVs` of `drain.go`).
+    pub(super) fn own_claims(&self, pods: &[Pod]) -> impl Iterator<Item = &str> {
+        let shares = move |other: &Pod, name: &str| {
+            let elsewhere = other.metadata.namespace != self.metadata.namespace;
+            !elsewhere && other.metadata.uid != self.metadata.uid && other.claims().any(|claim| claim == name)
+        };
+        self.claims()
+            .filter(move |name| !pods.iter().any(|other| shares(other, name)))
+    }
+
     /// `namespace/name`
     pub fn full_name(&self) -> String {
         let namespace = self.metadata.namespace.as_deref().unwrap_or_default();
@@ -114,5 +129,10 @@ impl Pod {
             } else {
                 options.grace_without_volumes
             }
+    }
+    /// Whether it should have ended so long ago that its volumes, too, should have left. Other pods do not wait for it
+    /// any longer (MCM waits its grace period and the detach timeout, `evictPodsWithPVInternal` of `drain.go`).
+    pub(super) fn is_stuck(&self, now: Time, options: &Options) -> bool {
+        self.metadata.deleting() && now > self.gone_by(options) + options.detach_timeout
     }
 }

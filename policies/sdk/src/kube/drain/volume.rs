@@ -163,16 +163,17 @@ async fn attachments_of<T: Kind, C>(cx: &Context<T, C>, node: &str) -> Result<Ve
     Ok(all)
 }
 
-/// The pod's volumes that are attached to the node. A volume that is not attached, such as NFS, needs no
-/// waiting.
+/// The pod's volumes that are attached to the node and that none of these pods shares. A volume that is not
+/// attached, such as NFS, needs no waiting.
 pub(super) async fn attached_for<T: Kind, C>(
     cx: &Context<T, C>,
     node: &Node,
     pod: &Pod,
+    pods: &[Pod],
 ) -> Result<Vec<String>, Failure> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let claims = pod
-        .claims()
+        .own_claims(pods)
         .map(|name| cx.ask(cluster::object::<Claim>(name).namespace(namespace)));
     let mut volumes = Vec::new();
     for claim in join_all(claims).await {
