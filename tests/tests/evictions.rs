@@ -1,6 +1,8 @@
 //! The embedded API and a real kube-apiserver give the same answers about evictions, disruption budgets and
 //! volume attachments: the same checks on both, to the letter.
 //!
+//! The SDK's drain asks for each of these evictions, and the SDK's test kit answers as both.
+//!
 //! Here kube-controller-manager does not count pods for the real API server. If a check needs a budget's
 //! status, it writes the one that the embedded API has computed.
 
@@ -8,8 +10,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use kube::client::Body;
+use polity_sdk::contract::{Act, Request};
+use polity_sdk::kube::drain::{Drain, Options};
+use polity_sdk::kube::node::Node;
+use polity_sdk::test::World;
+use polity_sdk::{Code, Context, Failure, Kind, Metadata, Next, cluster};
 use polity_standalone::{Api, Store};
 use polity_tests::kubernetes::{Assets, KubeServer};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// A server and a namespace of its own for one check.
@@ -73,19 +81,27 @@ impl Site {
 
     /// A pod that a node has, and that serves.
     async fn serving(&self, name: &str) -> Value {
+        self.pod(name, "a", "Running", true).await
+    }
+
+    /// A pod of an application that a node has.
+    async fn pod(&self, name: &str, app: &str, phase: &str, ready: bool) -> Value {
         let pod = json!({
-            "metadata": {"name": name, "labels": {"app": "a"}},
+            "metadata": {"name": name, "labels": {"app": app}},
             "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
         });
         self.must("POST", &self.pods(), pod).await;
-        let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+        let ready = if ready { "True" } else { "False" };
+        let status = json!({"phase": phase, "conditions": [{"type": "Ready", "status": ready}]});
         let path = format!("{}/{name}/status", self.pods());
         self.must("PATCH", &path, json!({"status": status})).await
     }
 
     async fn budget(&self, name: &str, spec: Value) {
         let mut budget = json!({"metadata": {"name": name}, "spec": spec});
-        budget["spec"]["selector"] = json!({"matchLabels": {"app": "a"}});
+        if budget["spec"]["selector"].is_null() {
+            budget["spec"]["selector"] = json!({"matchLabels": {"app": "a"}});
+        }
         self.must("POST", &self.budgets(), budget).await;
     }
 
@@ -178,6 +194,13 @@ async fn a_budget_that_is_not_counted_yet_says_when_to_come_back(site: Site) {
     );
     site.count("b", 1, 0, 1).await;
     assert_eq!(site.evict("p", Value::Null).await.0, 201);
+    // Of a pod that is not ready, nothing has to be counted.
+    site.pod("u", "u", "Running", false).await;
+    let spec = json!({
+        "minAvailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": {"app": "u"}},
+    });
+    site.budget("u", spec).await;
+    assert_eq!(site.evict("u", Value::Null).await.0, 201);
 }
 
 async fn two_budgets_for_one_pod_are_an_error(site: Site) {
@@ -193,20 +216,95 @@ async fn two_budgets_for_one_pod_are_an_error(site: Site) {
     assert_eq!(site.evict("p", Value::Null).await, (500, None, refused));
 }
 
-async fn a_pod_that_is_pending_or_not_ready_may_go_where_others_may_not(site: Site) {
-    site.serving("p").await;
-    site.serving("q").await;
-    site.budget("b", json!({"minAvailable": 1})).await;
-    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    site.must("PATCH", &format!("{}/p/status", site.pods()), unready)
-        .await;
-    site.count("b", 2, 1, 1).await;
-    assert_eq!(site.evict("q", Value::Null).await.0, 429);
-    assert_eq!(site.evict("p", Value::Null).await.0, 201);
-    let pending = json!({"status": {"phase": "Pending", "conditions": null}});
-    site.must("PATCH", &format!("{}/q/status", site.pods()), pending)
-        .await;
-    assert_eq!(site.evict("q", Value::Null).await.0, 201);
+/// The phase of a pod and whether it is ready, what its budget says about pods that are not, how many of two pods must
+/// stay (the other pod is ready), how many such budgets there are, and the code of the answer to its eviction.
+type Row = (&'static str, bool, Option<&'static str>, i64, usize, u16);
+
+/// The rule of kube-apiserver (`pkg/registry/core/pod/storage/eviction.go`).
+const RULE: [Row; 18] = [
+    ("Running", true, None, 1, 1, 201),
+    ("Running", true, None, 2, 1, 429),
+    ("Running", true, Some("IfHealthyBudget"), 2, 1, 429),
+    ("Running", true, Some("AlwaysAllow"), 2, 1, 429),
+    ("Running", false, None, 0, 1, 201),
+    ("Running", false, None, 1, 1, 201),
+    ("Running", false, None, 2, 1, 429),
+    ("Running", false, Some("IfHealthyBudget"), 1, 1, 201),
+    ("Running", false, Some("IfHealthyBudget"), 2, 1, 429),
+    ("Running", false, Some("AlwaysAllow"), 2, 1, 201),
+    ("Running", true, None, 0, 0, 201),
+    ("Running", true, None, 0, 2, 500),
+    ("Running", false, Some("AlwaysAllow"), 2, 2, 500),
+    ("Pending", false, None, 2, 1, 201),
+    ("Pending", false, None, 2, 2, 201),
+    ("Succeeded", false, None, 2, 1, 201),
+    ("Failed", false, None, 2, 1, 201),
+    ("Failed", true, Some("IfHealthyBudget"), 2, 1, 201),
+];
+
+async fn pods_go_by_the_rule_and_a_drain_asks_for_each(site: Site) {
+    for (number, row) in RULE.into_iter().enumerate() {
+        let (phase, ready, policy, stay, budgets, code) = row;
+        let (app, name) = (format!("a{number}"), format!("p{number}"));
+        site.pod(&format!("q{number}"), &app, "Running", true).await;
+        let mut known = vec![site.pod(&name, &app, phase, ready).await];
+        for nth in 0..budgets {
+            let mut spec = json!({"minAvailable": stay, "selector": {"matchLabels": {"app": app}}});
+            if let Some(policy) = policy {
+                spec["unhealthyPodEvictionPolicy"] = policy.into();
+            }
+            let budget = format!("b{number}-{nth}");
+            site.budget(&budget, spec).await;
+            site.count(&budget, 2, stay, 1 + i64::from(ready)).await;
+            known.push(site.get(&format!("{}/{budget}", site.budgets())).await);
+        }
+        let expected = match code {
+            201 => Ok(()),
+            429 => Err(Code::ResourceExhausted),
+            _ => Err(Code::FailedPrecondition),
+        };
+        assert_eq!(answer_to_a_drain(known), Some(expected), "{row:?}");
+        let (answered, _, answer) = site.evict(&name, Value::Null).await;
+        assert_eq!(answered, code, "{row:?} {answer}");
+    }
+}
+
+/// A machine that drains its node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Machine {
+    metadata: Metadata,
+}
+
+impl Kind for Machine {
+    const API_VERSION: &'static str = "example.com/v1";
+    const KIND: &'static str = "Machine";
+
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+async fn drains(cx: Context<Machine, Value>) -> Result<Next, Failure> {
+    let mut node = cx.ask(cluster::object::<Node>("n1")).await?;
+    Drain::default().pass(&cx, &mut node, &Options::default()).await?;
+    Ok(Next::settled())
+}
+
+/// What a drain is answered that finds these objects and asks for an eviction; `None` if it asks for none.
+fn answer_to_a_drain(known: Vec<Value>) -> Option<Result<(), Code>> {
+    let mut world = World::new(json!({
+        "apiVersion": "example.com/v1", "kind": "Machine",
+        "metadata": {"name": "m", "namespace": "home", "uid": "u"},
+    }));
+    world.exists(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
+    for object in known {
+        world.exists(object);
+    }
+    let journal = world.pass(drains).journal;
+    journal.into_iter().find_map(|entry| match entry.request {
+        Request::Act(Act::Evict(_)) => Some(entry.answer.map(drop).map_err(|failure| failure.code)),
+        _ => None,
+    })
 }
 
 async fn what_is_no_eviction_of_this_pod_is_refused(site: Site) {
@@ -393,7 +491,7 @@ macro_rules! checks {
 checks! {
     a_spent_budget_refuses_and_one_that_is_not_pays
     two_budgets_for_one_pod_are_an_error
-    a_pod_that_is_pending_or_not_ready_may_go_where_others_may_not
+    pods_go_by_the_rule_and_a_drain_asks_for_each
     what_is_no_eviction_of_this_pod_is_refused
     a_grace_period_that_runs_is_only_ever_shortened
     a_budget_that_makes_no_sense_is_refused

@@ -249,6 +249,29 @@ fn blocked() -> Case {
         .writes("draining", json!({"drain": {"refused": {"uid-web": 2}}}))
 }
 
+/// A worker that is to be changed. One budget covers its pod, which is like this, and never allows a disruption.
+fn kept(status: Value) -> Case {
+    let mut kept = pod("o-w-0");
+    kept["status"] = status;
+    changing(cordoned(allowed("1.30.2", "1.30.2", "true")))
+        .edited(|object| object["spec"]["versions"]["kubernetes"] = "1.30.4".into())
+        .exists(kept)
+        .exists(json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow"},
+            "status": {"disruptionsAllowed": 0, "expectedPods": 1, "desiredHealthy": 1},
+        }))
+        .acts(["evict web"])
+        .notes("01 02 16 17 18")
+        .writes("draining", json!({"uid": "uid-o-w-0", "drain": {}}))
+}
+
+/// The pod of [`kept`] goes all the same.
+fn goes(status: Value) -> Case {
+    kept(status).waits(5, "Draining", "node o-w-0: 1 pods are left")
+}
+
 /// The node of the worker: it may change, and it wants and has these versions of its kubelet.
 fn allowed(desired: &str, current: &str, ready: &str) -> Value {
     let mut node = node("o-w-0");
@@ -630,6 +653,23 @@ orb_18_a_budget_that_refuses_is_waited_for:
         .notes("01 02 16 17 18")
         .writes("draining", json!({"uid": "uid-o-w-0", "drain": {"refused": {"uid-web": 1}}}))
         .waits(5, "DrainRefused", "node o-w-0: 1 pods are left: the disruption budget web does not allow it");
+
+orb_18_a_pod_that_is_not_ready_goes_where_its_budget_says_so:
+    goes(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "False"}]}));
+
+orb_18_a_pod_that_has_not_begun_goes_whatever_its_budget:
+    goes(json!({"phase": "Pending"}));
+
+orb_18_so_does_one_that_has_succeeded:
+    goes(json!({"phase": "Succeeded"}));
+
+orb_18_so_does_one_that_has_failed:
+    goes(json!({"phase": "Failed"}));
+
+orb_18_a_budget_that_never_allows_is_said_once_it_has_refused:
+    kept(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}))
+        .failed("DrainFailed", Code::FailedPrecondition,
+            "pod shop/web cannot be evicted: the disruption budget web never allows it");
 
 orb_18_while_a_drain_is_blocked_machines_are_added:
     blocked()
