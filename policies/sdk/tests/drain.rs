@@ -348,6 +348,20 @@ fn a_refused_pod_with_volumes_holds_no_other_back() {
 }
 
 #[test]
+fn refused_pods_with_volumes_that_are_too_many_for_a_pass_take_turns() {
+    let mut world = world(false);
+    for number in 0..40 {
+        let name = format!("p-{number:02}");
+        world.exists(pod_with_volume(&name)).exists(budget(&name, 0, 1));
+    }
+    let (first, _) = pass(&mut world);
+    assert_eq!(first.len(), 1 + 32, "{first:?}");
+    let (second, _) = pass(&mut world);
+    let others: Vec<String> = (32..40).map(|number| format!("evict p-{number}")).collect();
+    assert_eq!(second[..8], others[..]);
+}
+
+#[test]
 fn pods_go_by_priority() {
     let mut world = world(false);
     let ranked = |mut pod: Value, priority: i32| {

@@ -104,7 +104,7 @@ fn demand(preconditions: &Preconditions, pod: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a pod does not serve, or no longer: then its budget is not asked.
+/// Whether a pod does not serve, or no longer: then its budget is not asked (kube-apiserver, `canIgnorePDB`).
 fn is_lost_anyway(pod: &Value) -> bool {
     let phase = pod["status"]["phase"].as_str();
     matches!(phase, Some("Succeeded" | "Failed" | "Pending")) || is_deleting(pod)

@@ -342,10 +342,17 @@ impl Fixture {
 
     /// Whether a pod is ready.
     pub(crate) async fn pod_is(&self, name: &str, ready: &str) {
-        let ready =
-            json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
+        let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]});
+        self.pod_says(name, status).await;
+    }
+
+    /// What the status of a pod says.
+    pub(crate) async fn pod_says(&self, name: &str, status: Value) {
         let pod = reference("v1", "Pod", Some("default"), name);
-        let patched = self.site.patch(&pod, Some("status"), ready).await;
+        let patched = self
+            .site
+            .patch(&pod, Some("status"), json!({"status": status}))
+            .await;
         patched.expect("the pod is there");
     }
 
@@ -357,10 +364,16 @@ impl Fixture {
 
     /// Wants so many of the pods of this name to stay.
     pub(crate) async fn budget(&self, name: &str, min_available: u32) {
+        self.budget_with(name, json!({"minAvailable": min_available}))
+            .await;
+    }
+
+    /// Makes a disruption budget of the pods of this name.
+    pub(crate) async fn budget_with(&self, name: &str, mut spec: Value) {
+        spec["selector"] = json!({"matchLabels": {"app": name}});
         let budget = json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"namespace": "default", "name": name},
-            "spec": {"minAvailable": min_available, "selector": {"matchLabels": {"app": name}}},
+            "metadata": {"namespace": "default", "name": name}, "spec": spec,
         });
         self.create(&budget).await;
     }

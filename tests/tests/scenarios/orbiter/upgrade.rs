@@ -12,6 +12,7 @@ use crate::scenarios::scenarios;
 
 scenarios! {
     scenario_07_a_patch_is_rolled_out_one_node_after_the_other,
+    scenario_07_pods_that_do_not_serve_hold_no_node_back,
     scenario_08_two_minor_versions_are_two_rounds,
     scenario_09_nothing_goes_back_to_an_earlier_minor_version,
     scenario_10_after_a_crash_behind_the_write_the_same_node_is_gone_on_with_and_not_drained_again,
@@ -57,6 +58,32 @@ async fn scenario_07_a_patch_is_rolled_out_one_node_after_the_other(on: &dyn Bac
         );
     }
     assert!(fixture.cordoned().await.is_empty());
+}
+
+/// By the rule of kube-apiserver (`tests/tests/evictions.rs` has it case by case).
+async fn scenario_07_pods_that_do_not_serve_hold_no_node_back(on: &dyn Backend) {
+    let fixture = Fixture::running(on, json!({}), json!({}), 2).await;
+    for (name, phase) in [("new", "Pending"), ("done", "Succeeded"), ("broken", "Failed")] {
+        fixture.pod(name, "o-w-0").await;
+        fixture.pod_says(name, json!({"phase": phase})).await;
+        fixture.budget(name, 1).await;
+    }
+    fixture.pod("spared", "o-w-0").await;
+    let spec = json!({"minAvailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"});
+    fixture.budget_with("spared", spec).await;
+    fixture.pod("spare", "o-w-0").await;
+    fixture.pod_of("spare", "serves", "elsewhere").await;
+    fixture.budget("spare", 1).await;
+    for name in ["spared", "spare"] {
+        fixture.pod_is(name, "False").await;
+    }
+    fixture.version(NEW).await;
+    fixture.settles_again().await;
+    assert_eq!(fixture.kubelets().await, [NEW; 3]);
+    for name in ["new", "done", "broken", "spared", "spare"] {
+        assert!(!fixture.has_pod(name).await, "{name}");
+    }
+    assert!(fixture.has_pod("serves").await);
 }
 
 async fn scenario_08_two_minor_versions_are_two_rounds(on: &dyn Backend) {

@@ -1,4 +1,5 @@
-//! Whether a pod may be evicted, and how its budget is charged (kube-apiserver, `EvictionREST`).
+//! Whether a pod may be evicted, and how its budget is charged (kube-apiserver, `EvictionREST` of
+//! `pkg/registry/core/pod/storage/eviction.go`).
 
 use polity_kube_rules::time::meta_time;
 use serde_json::{Value, json};
