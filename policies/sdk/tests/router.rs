@@ -1,10 +1,10 @@
 //! Tests of plugging ports in and out, which do not depend on the driver of the router.
 
 use crate::thing::{self, Thing};
-use polity_sdk::Code;
 use polity_sdk::cloud::router::{Instance, Plugged, Port, plug};
 use polity_sdk::prelude::*;
 use polity_sdk::test::{World, describe};
+use polity_sdk::{Code, Effect};
 use serde_json::json;
 
 fn port(n: u32) -> Port {
@@ -36,6 +36,7 @@ fn plugged(fails: &'static [(&'static str, Code)]) -> (String, Vec<String>) {
         let line = describe(request);
         let failure = fails.iter().find(|(begin, _)| line.starts_with(begin));
         Some(match failure {
+            Some((_, Code::DeadlineExceeded)) => Err(lost()),
             Some((_, code)) => Err(Failure::new(*code, "no")),
             None => Ok(json!({}).to_string()),
         })
@@ -47,6 +48,14 @@ fn plugged(fails: &'static [(&'static str, Code)]) -> (String, Vec<String>) {
         .map(|act| act.split(' ').next().unwrap_or_default().to_owned())
         .collect();
     (ended.notes.first().cloned().unwrap_or_default(), acts)
+}
+
+/// Nobody knows whether the request was performed.
+fn lost() -> Failure {
+    Failure {
+        effect: Effect::Unknown,
+        ..Failure::new(Code::DeadlineExceeded, "no")
+    }
 }
 
 fn said(plugged: Plugged) -> String {
@@ -101,6 +110,26 @@ fn any_other_failure_is_told() {
             changed: true,
             denied: Vec::new(),
             failure: Some(Failure::new(Code::Internal, "no")),
+        };
+        assert_eq!(plugged(fails).0, said(told));
+    }
+}
+
+#[test]
+fn what_may_have_been_done_is_told_before_what_was_refused() {
+    for fails in [
+        &[
+            ("port.attach", Code::DeadlineExceeded),
+            ("port.detach", Code::Internal),
+        ],
+        &[
+            ("port.attach", Code::Internal),
+            ("port.detach", Code::DeadlineExceeded),
+        ],
+    ] {
+        let told = Plugged {
+            failure: Some(lost()),
+            ..Plugged::default()
         };
         assert_eq!(plugged(fails).0, said(told));
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cloud::vm::Submitted;
 use crate::cloud::{self, CloudAsk, CloudDo};
-use crate::contract::{Code, Failure};
+use crate::contract::{Code, Effect, Failure};
 use crate::join::join_all;
 use crate::{Context, Kind};
 
@@ -313,8 +313,20 @@ pub struct Plugged {
     pub changed: bool,
     /// The ports that were left out, with the reasons.
     pub denied: Vec<(Port, &'static str)>,
-    /// The failure, if a port could not be plugged in or unplugged.
+    /// The failure, if a port could not be plugged in or unplugged. One that leaves the effect unknown comes before others.
     pub failure: Option<Failure>,
+}
+
+impl Plugged {
+    fn fail(&mut self, failure: Failure) {
+        if self
+            .failure
+            .as_ref()
+            .is_none_or(|earlier| earlier.effect == Effect::None)
+        {
+            self.failure = Some(failure);
+        }
+    }
 }
 
 /// Plugs in the ports that the cloud knows to be missing, and unplugs those that are too many, while the VM
@@ -344,7 +356,7 @@ pub async fn plug<T: Kind, C>(
             Err(failure) if failure.code == Code::AlreadyExists => {}
             Err(failure) => match denial(&failure) {
                 Some(reason) => plugged.denied.push((port, reason)),
-                None => plugged.failure = Some(failure),
+                None => plugged.fail(failure),
             },
         }
     }
@@ -352,7 +364,7 @@ pub async fn plug<T: Kind, C>(
         match answer {
             Ok(_) => plugged.changed = true,
             Err(failure) if failure.is_not_found() => {}
-            Err(failure) => plugged.failure = Some(failure),
+            Err(failure) => plugged.fail(failure),
         }
     }
     Ok(plugged)
