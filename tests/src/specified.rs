@@ -39,8 +39,10 @@ pub mod rug {
     pub const COOLDOWN: u64 = 30_000;
     /// `boot_timeout` of the same.
     pub const BOOT: u64 = 600_000;
-    /// `hotplug_timeout` of the same.
+    /// `hotplug_timeout` of the same. It begins when the calls of Nova have returned: `replug` of the same.
     pub const HOTPLUG: u64 = 10_000;
+    /// `rpc_response_timeout` of `oslo_messaging/rpc/client.py`, for which Nova's API waits for an attach.
+    pub const ATTACH: u64 = 60_000;
 }
 
 /// capa-identity, from Cluster API's AWS provider.

@@ -12,7 +12,9 @@ pub struct Config {
     pub error_state_cooldown: Period,
     /// How long a VM may take until it answers.
     pub boot_timeout: Period,
-    /// How long plugged networks may take to appear in the VM.
+    /// How long the cloud may go on with plugging whose answer was lost.
+    pub attach_timeout: Period,
+    /// How long plugged networks may take to appear in the VM, from the answer on.
     pub hotplug_timeout: Period,
     /// How long the VM may take to accept a configuration.
     pub config_timeout: Period,
@@ -40,6 +42,9 @@ impl Default for Config {
             reboot_error_threshold: 5,
             error_state_cooldown: Period::from_secs(30),
             boot_timeout: Period::from_secs(600),
+            // Nova's attach is a `call` (`attach_interface` of nova/compute/rpcapi.py), and so takes oslo.messaging's
+            // `rpc_response_timeout` at most.
+            attach_timeout: Period::from_secs(60),
             hotplug_timeout: Period::from_secs(10),
             config_timeout: Period::from_secs(90),
             max_retries: 3,

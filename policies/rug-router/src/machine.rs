@@ -19,7 +19,7 @@ impl Router {
         }
         if from != Some(to) {
             status.plugging = false;
-            status.plug_since = (to == State::ReplugVm).then(|| cx.now());
+            status.plug_since = None;
         }
         if to == State::CreateVm && status.action == Action::Rebuild {
             // The rebuild is complete except for the creation of a VM.

@@ -90,7 +90,8 @@ pub struct RouterStatus {
     pub withheld: Vec<String>,
     /// The configuration that is being pushed.
     pub push: Option<Push>,
-    /// Since when ports are being plugged.
+    /// From when on the VM has the hotplug timeout to show its networks: from the pass after the first answer to plugging.
+    /// Without an answer it is when the cloud has ended what may be in doubt.
     pub plug_since: Option<Time>,
     /// Whether the plugged ports were those that the cloud knows. From then on ports are attached and
     /// detached.

@@ -21,7 +21,8 @@ pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
     Ok(shown)
 }
 
-/// `port.attach`
+/// `port.attach`: nova answers when its compute host has plugged the port in, which may be after the host has cut the request.
+/// `_attach_interface` of nova/compute/manager.py gives the port to the server first, so reads show whether it has begun.
 pub(crate) async fn attach(cx: &Context) -> Result<Value, Failure> {
     let config = Config::of(cx)?;
     let server = given(cx.argument("id"), "server")?;

@@ -3,9 +3,10 @@
 use super::*;
 
 const ATTACH: &str = r#"port.attach {"id":"vm-1","network":"net-2","mac":"fa:16:3e:00:00:02"}"#;
+const REFUSED: &str = r#"port.attach {"id":"vm-1","network":"net-3","mac":"fa:16:3e:00:00:03"}"#;
 const DETACH: &str = r#"port.detach {"id":"vm-1","network":"net-1","mac":"fa:16:3e:00:00:01"}"#;
 
-/// A router that needs a second network. Plugging began this many seconds ago.
+/// A router that needs a second network. The VM has had this many seconds to show it.
 fn replugging(ago: u64) -> Case {
     at("REPLUG_VM", "U", "H")
         .there()
@@ -16,6 +17,11 @@ fn replugging(ago: u64) -> Case {
 /// The same router after its first pass of plugging.
 fn plugging(ago: u64) -> Case {
     replugging(ago).with(json!({"plugging": true}))
+}
+
+/// The same router, if no request was answered yet. Until then the cloud may go on with one.
+fn in_doubt(until: &str) -> Case {
+    plugging(0).with(json!({"plugSince": until}))
 }
 
 fn both() -> Value {
@@ -31,18 +37,28 @@ fn left() -> Value {
 polity_sdk::cases! { $ each_plugging_case of rug_router::cases::plugging;
 
 rug_x14_it_begins_by_writing_down_what_will_be_plugged:
-    replugging(0)
-        .takes_slowly("X14", "REPLUG_VM").writes(json!({"plugging": true, "ports": [MAC, MAC, SECOND_MAC]}));
+    replugging(0).with(json!({"plugSince": null}))
+        .takes_slowly("X14", "REPLUG_VM")
+        .writes(json!({"plugging": true, "plugSince": IN_A_MINUTE, "ports": [MAC, MAC, SECOND_MAC]}));
 
 rug_x14_a_missing_network_is_plugged_in:
-    plugging(1).answers("port.attach", json!({}))
+    in_doubt(IN_A_MINUTE).answers("port.attach", json!({}))
         .acts([ATTACH])
-        .takes_slowly("X14", "REPLUG_VM");
+        .takes_slowly("X14", "REPLUG_VM").writes(json!({"plugSince": null}));
 
 rug_x14_a_network_too_many_is_plugged_out:
-    plugging(1).edited(|object| object["spec"]["ports"] = json!([port("net-2", SECOND_MAC)]))
+    in_doubt(IN_A_MINUTE).edited(|object| object["spec"]["ports"] = json!([port("net-2", SECOND_MAC)]))
         .answers("port.attach", json!({})).answers("port.detach", json!({}))
         .acts([ATTACH, DETACH])
+        .takes_slowly("X14", "REPLUG_VM").writes(json!({"plugSince": null}));
+
+rug_x14_the_time_of_the_vm_begins_with_the_answer:
+    plugging(0).with(json!({"plugSince": null})).answers("router.get", both())
+        .takes_slowly("X14", "REPLUG_VM").writes(json!({"plugSince": NOW}));
+
+rug_x14_the_time_of_the_vm_begins_once:
+    plugging(9).answers("port.attach", json!({}))
+        .acts([ATTACH])
         .takes_slowly("X14", "REPLUG_VM");
 
 rug_x14_what_was_plugged_in_is_waited_for:
@@ -52,10 +68,22 @@ rug_x14_a_vm_that_does_not_answer_meanwhile_is_waited_for:
     replugging(9).fails("router.interfaces", Code::Unavailable).takes_slowly("X14", "REPLUG_VM");
 
 rug_x14_what_may_be_plugged_in_all_the_same_is_waited_for:
-    plugging(9).loses("port.attach").acts([ATTACH]).takes_slowly("X14", "REPLUG_VM");
+    in_doubt(SOON).loses("port.attach").acts([ATTACH]).takes_slowly("X14", "REPLUG_VM");
 
-rug_25_what_may_be_plugged_in_and_does_not_show_in_time_is_made_anew:
-    plugging(10).loses("port.attach").acts([ATTACH])
+rug_x14_what_may_be_plugged_in_is_looked_for_although_another_attach_is_refused:
+    in_doubt(SOON)
+        .edited(|object| object["spec"]["ports"] = json!([
+            port("net-1", MAC), port("net-2", SECOND_MAC), port("net-3", "fa:16:3e:00:00:03"),
+        ]))
+        .loses("port.attach").fails(REFUSED, Code::Internal)
+        .acts([ATTACH, REFUSED])
+        .takes_slowly("X14", "REPLUG_VM");
+
+rug_x14_an_attach_for_which_no_time_was_left_is_begun_again:
+    plugging(9).fails("port.attach", Code::Aborted).acts([ATTACH]).takes_slowly("X14", "REPLUG_VM");
+
+rug_25_what_may_be_plugged_in_is_looked_for_and_not_sent_again_before_the_vm_is_made_anew:
+    plugging(10).loses("port.attach")
         .takes("25", "STOP_VM").vm("R").writes(left()).event("ReplugFailed")
         .explains("ReplugFailed", "the VM does not show its networks after 10s");
 

@@ -1,7 +1,8 @@
-//! The additions of section (i): boots whose answer was lost, and hosts that crash.
+//! The additions of section (i): boots and attaches whose answer was lost, and hosts that crash.
 
 use polity_core::record::PassRecord;
 use polity_tests::host_harness::backend::Backend;
+use polity_tests::host_harness::story::Story;
 use serde_json::{Value, json};
 
 use super::network::*;
@@ -12,6 +13,8 @@ scenarios! {
     rug_x13_a_boot_in_doubt_is_waited_for_while_the_cloud_cannot_say,
     rug_x13_a_deletion_waits_for_the_boot_in_doubt,
     rug_x16_a_boot_that_never_arrived_is_made_once_that_is_certain,
+    rug_x14_an_attach_that_was_cut_is_looked_for_before_anything_is_rebuilt,
+    rug_x14_an_attach_that_a_crash_cut_is_looked_for_before_anything_is_rebuilt,
     a_restart_goes_on_where_the_machine_was,
     a_router_whose_status_was_lost_takes_its_vm_over,
 }
@@ -109,6 +112,39 @@ async fn rug_x16_a_boot_that_never_arrived_is_made_once_that_is_certain(on: &dyn
     assert_eq!(told(&story, 0), [&waits[..], &COMES_UP].concat());
     assert_eq!((acts(&story, "router.boot"), made(&story)), (2, 1));
     assert_eq!(router["status"]["bootAttempts"], 2);
+}
+
+/// Nova gives the port to the server first (`device_id`), and answers when the hypervisor has plugged it in:
+/// `_attach_interface` of `nova/compute/manager.py`.
+async fn with_slow_attaches(on: &dyn Backend) -> Story {
+    let plug = json!({"min": "40s", "max": "40s"});
+    let late = json!({"operation": "port.attach", "then": {"answerAfter": "40s"}});
+    active(on, json!({"routers": {"plug": plug}, "faults": [late]})).await
+}
+
+/// The VM ran on, and got its second port.
+async fn was_plugged_in(story: &Story, done: usize) {
+    let router = active_again(story, done, "21").await;
+    assert_eq!((times(story, "25"), times(story, "24"), made(story)), (0, 1, 1));
+    assert_eq!(vm(story, "r-1").macs, [mac(1), mac(2)]);
+    assert_eq!(router["status"]["ports"], json!([mac(1), mac(2)]));
+}
+
+async fn rug_x14_an_attach_that_was_cut_is_looked_for_before_anything_is_rebuilt(on: &dyn Backend) {
+    let story = with_slow_attaches(on).await;
+    let done = story.passes().len();
+    ports(&story, &[1, 2]).await;
+    was_plugged_in(&story, done).await;
+    assert_eq!(acts(&story, "port.attach"), 1, "it is not sent again");
+}
+
+async fn rug_x14_an_attach_that_a_crash_cut_is_looked_for_before_anything_is_rebuilt(on: &dyn Backend) {
+    let mut story = with_slow_attaches(on).await;
+    let done = story.passes().len();
+    ports(&story, &[1, 2]).await;
+    story.until_vms(|_| taken(&story).len() == 2).await;
+    story.crash().await;
+    was_plugged_in(&story, done).await;
 }
 
 async fn a_restart_goes_on_where_the_machine_was(on: &dyn Backend) {
