@@ -149,9 +149,19 @@ async fn routers_come_and_go_on_openstack_however_often_the_host_is_killed() {
     assert_eq!(cloud.deleted_servers().len(), 3);
 }
 
+fn ports_of_edge() -> Value {
+    json!([{"network": OFFICE, "mac": "fa:16:3e:00:00:01"}, {"network": GUESTS, "mac": "fa:16:3e:00:00:02"}])
+}
+
+fn has_both(routers: &[Value]) -> bool {
+    let edge = named(routers, "edge");
+    let ports = edge["status"]["ports"].as_array();
+    rests(edge) && ports.is_some_and(|ports| ports.len() == 2)
+}
+
 async fn a_port_is_plugged_in_while_the_server_runs(cloud: &OpenStack, host: &mut Process, edge: &Value) {
     let server = edge["status"]["instance"].as_str().expect("an id");
-    let ports = json!([{"network": OFFICE, "mac": "fa:16:3e:00:00:01"}, {"network": GUESTS, "mac": "fa:16:3e:00:00:02"}]);
+    let ports = ports_of_edge();
     let patch = json!({
         "metadata": {"annotations": {"request.polity.dev/read": "1"}},
         "spec": {"ports": ports},
@@ -160,13 +170,6 @@ async fn a_port_is_plugged_in_while_the_server_runs(cloud: &OpenStack, host: &mu
     let plugs = |routers: &[Value]| named(routers, "edge")["status"]["machineState"] == "REPLUG_VM";
     host.until(&kind(), plugs).await;
     host.kill().await;
-    let has_both = |routers: &[Value]| {
-        let edge = named(routers, "edge");
-        rests(edge)
-            && edge["status"]["ports"]
-                .as_array()
-                .is_some_and(|ports| ports.len() == 2)
-    };
     let routers = host.until(&kind(), has_both).await;
     let status = &named(&routers, "edge")["status"];
     assert_eq!(status["instance"], server, "it runs all the time");
@@ -189,6 +192,33 @@ async fn a_server_is_replaced_by_one_of_another_image(cloud: &OpenStack, host: &
     assert_eq!(servers.len(), 2);
     let of_branch = servers.iter().find(|server| server["name"] == "branch");
     assert_eq!(of_branch.expect("it is there")["image"]["id"], SECOND_IMAGE);
+}
+
+#[tokio::test]
+async fn a_slow_attach_is_cut_and_looked_for_and_takes_no_server_down() {
+    let cloud = match OpenStack::start() {
+        Ok(cloud) => cloud,
+        Err(skip) => return skip.print(),
+    };
+    let mut host = begin(&cloud).await;
+    let routers = host.until(&kind(), all_rest).await;
+    let edge = named(&routers, "edge");
+    let server = edge["status"]["instance"].as_str().expect("an id");
+    let slow = json!({"metadata": {"attach-seconds": "15"}});
+    let path = format!("/servers/{server}/metadata");
+    let (status, answer) = cloud.send(Service::Compute, "POST", &path, Some(&slow));
+    assert_eq!(status, 200, "nova takes it: {answer}");
+    host.patch(edge, json!({"spec": {"ports": ports_of_edge()}}))
+        .await;
+    let routers = host.until(&kind(), has_both).await;
+    let status = &named(&routers, "edge")["status"];
+    assert_eq!(status["instance"], server, "it runs all the time");
+    assert_eq!(
+        macs(&cloud.configuration(server)["ports"]),
+        macs(&ports_of_edge())
+    );
+    clean_up(&cloud, &mut host).await;
+    assert_eq!(cloud.deleted_servers().len(), 2);
 }
 
 /// Boots a server with these networks, as the driver does, and returns its id. Its spawn takes some seconds.

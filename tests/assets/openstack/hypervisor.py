@@ -1,6 +1,7 @@
 """Nova's fake hypervisor, with guests: in each server runs an appliance, which answers at the server's address.
 
-The metadata `spawn-seconds` of a server says how long its spawn takes, and `spawn-fails` that it fails.
+The metadata `spawn-seconds` of a server says how long its spawn takes, and `spawn-fails` that it fails. `attach-seconds` says how
+long it takes to plug in a port: nova's API waits for that (`attach_interface` of nova/compute/rpcapi.py is a call).
 """
 
 import time
@@ -39,6 +40,7 @@ def install():
         destroy(self, context, instance, *rest, **more)
 
     def attach_to_guest(self, context, instance, image, vif):
+        time.sleep(float(instance.metadata.get("attach-seconds", 0)))
         attach(self, context, instance, image, vif)
         appliances[instance.uuid].plug(interface(vif))
 
