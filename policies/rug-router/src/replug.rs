@@ -16,9 +16,8 @@ use crate::{Cx, ports, report};
 /// The first pass makes no act and only records the change. Otherwise, after a crash in the middle, a VM with half of its
 /// ports would look like a VM whose ports the cloud does not know.
 ///
-/// An attach that was cut, also by the end of the host, is in doubt: Nova answers it only when the VM has the port, which may
-/// take longer than an operation of this host. So a pass looks before it gives up, and gives up only when Nova cannot go on
-/// with the attach any more.
+/// An attach that was cut, also by the end of the host, is in doubt: Nova answers only when the VM has the port, which may take
+/// longer than an operation of this host. So a pass looks before it gives up, and gives up only when Nova can no longer go on.
 pub(crate) async fn replug(cx: &Cx, router: &mut Router) -> Result<Next, Failure> {
     let id = router.status.instance.clone().unwrap_or_default();
     let (instance, interfaces) = join!(cx.ask(instance(router.named())), cx.ask(interfaces(&id)));

@@ -21,8 +21,8 @@ pub(crate) async fn get(cx: &Context) -> Result<Value, Failure> {
     Ok(shown)
 }
 
-/// `port.attach`: nova answers when its compute host has plugged the port in, which may be after the host has cut the request.
-/// `_attach_interface` of nova/compute/manager.py gives the port to the server first, so reads show whether it has begun.
+/// `port.attach`: nova answers when its compute host has plugged the port in, perhaps after this host has cut the request. It
+/// gives the port to the server first (`_attach_interface` of nova/compute/manager.py), so reads show that it has begun.
 pub(crate) async fn attach(cx: &Context) -> Result<Value, Failure> {
     let config = Config::of(cx)?;
     let server = given(cx.argument("id"), "server")?;
