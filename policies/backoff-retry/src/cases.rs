@@ -37,6 +37,12 @@ the_longest_wait_stops_at_the_cap:
 no_wait_is_shorter_than_the_floor:
     failed(0).seed(0).waits(100);
 
+no_wait_is_shorter_than_the_other_side_asks_for:
+    failed(0).seed(0).retry_after(20_000).waits(20_000);
+
+a_longer_wait_than_the_other_side_asks_for_stands:
+    failed(4).seed(500).retry_after(20_000).waits(60_500);
+
 the_floor_is_the_bindings:
     Case::new(RetryClass::Short).config(json!({"floor": "2s"})).waits(2_000);
 

@@ -18,7 +18,7 @@ use polity_sdk::{Period, RetryClass, RetryRequest};
 pub use config::{Classes, Config, Curve};
 pub use edges::manifest;
 
-/// Decides the wait until the next try. It ignores what the other side asks for, because the host never waits less.
+/// Decides the wait until the next try. It is never shorter than the other side asks for.
 #[polity_sdk::policy(retry)]
 pub fn decide(request: RetryRequest<Config>) -> Duration {
     let config = &request.config;
@@ -35,6 +35,7 @@ pub fn decide(request: RetryRequest<Config>) -> Duration {
         .unwrap_or(of_class)
         .wait(request.attempt, request.seed)
         .max(config.floor.into())
+        .max(request.retry_after())
 }
 
 impl Curve {

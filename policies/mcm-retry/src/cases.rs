@@ -28,6 +28,15 @@ long_is_ten_minutes_or_until_an_object_changes_that_the_pass_used:
 an_ordinary_failure_waits_as_long_as_its_class:
     Case::new(RetryClass::Medium).code(Code::Unavailable).waits(180_000);
 
+no_wait_is_shorter_than_the_other_side_asks_for:
+    Case::new(RetryClass::Short).code(Code::Unavailable).retry_after(20_000).waits(20_000);
+
+a_longer_period_than_the_other_side_asks_for_stands:
+    Case::new(RetryClass::Medium).code(Code::Unavailable).retry_after(20_000).waits(180_000);
+
+what_waits_for_a_change_waits_as_long_as_the_other_side_asks_for:
+    Case::new(RetryClass::Long).retry_after(3_600_000).decides(on_change(3_600_000));
+
 the_periods_do_not_grow:
     Case::new(RetryClass::Short).code(Code::Unavailable).attempt(100).waits(5_000);
 

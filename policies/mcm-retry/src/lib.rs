@@ -9,12 +9,14 @@ pub mod cases;
 mod config;
 pub mod edges;
 
+use std::time::Duration;
+
 use polity_sdk::{Code, RetryClass, RetryRequest, Wait};
 
 pub use config::Config;
 pub use edges::manifest;
 
-/// Decides the wait until the next try. It ignores what the other side asks for, because the host never waits less.
+/// Decides the wait until the next try. It is never shorter than the other side asks for.
 #[polity_sdk::policy(retry)]
 pub fn decide(request: RetryRequest<Config>) -> Wait {
     let config = &request.config;
@@ -28,7 +30,7 @@ pub fn decide(request: RetryRequest<Config>) -> Wait {
     // enough, whatever the failure was.
     let exhausted = request.code() == Some(Code::ResourceExhausted) && request.class != RetryClass::Conflict;
     let of_code = config.resource_exhausted.filter(|_| exhausted);
-    let wait = of_code.unwrap_or(of_class);
+    let wait = Duration::from(of_code.unwrap_or(of_class)).max(request.retry_after());
     match request.class {
         // What a person must change may be an object that the pass looked at, such as a class or a node.
         RetryClass::Long => Wait::on_change_within(wait),

@@ -6,12 +6,8 @@ use polity_sdk::{Code, Failure, RetryClass, Wait, step};
 use serde_json::{Value, json};
 
 fn wait(class: RetryClass, code: Option<Code>, config: &Value) -> u64 {
-    let failure = |code| Failure {
-        retry_after: Some(3_600_000),
-        ..Failure::new(code, "said the cloud")
-    };
     let request = RetryRequest {
-        failure: code.map(failure),
+        failure: code.map(|code| Failure::new(code, "said the cloud")),
         seed: 1,
         config: config.to_string(),
         ..retry_request(class)
@@ -20,15 +16,6 @@ fn wait(class: RetryClass, code: Option<Code>, config: &Value) -> u64 {
         Wait::After(wait) | Wait::OnChange(Some(wait)) => wait,
         Wait::OnChange(None) => panic!("it waits for a time"),
     }
-}
-
-/// The host keeps to the wait that the other side asks for, with every retry policy.
-#[test]
-fn the_other_sides_wish_is_left_to_the_host() {
-    assert_eq!(
-        wait(RetryClass::Short, Some(Code::Unavailable), &json!({})),
-        5_000
-    );
 }
 
 #[test]

@@ -194,8 +194,8 @@ pub struct RetryRequest<C> {
     pub origin: Origin,
     /// The class of the wait.
     pub class: RetryClass,
-    /// The failure, with a shortened message; `None` for a wait without a failure. The host never waits less
-    /// than its `retry_after`.
+    /// The failure, with a shortened message; `None` for a wait without a failure. Its operation is `quarantine` if
+    /// a policy broke the contract, and `read` if the host could not read the object.
     pub failure: Option<Failure>,
     /// How many passes in a row ended in a failure before this one.
     pub attempt: u32,
@@ -213,6 +213,12 @@ impl<C> RetryRequest<C> {
     /// The failure's code.
     pub fn code(&self) -> Option<Code> {
         self.failure.as_ref().map(|failure| failure.code)
+    }
+
+    /// The pause that the other side asks for; zero if it asks for none. It is a hint.
+    pub fn retry_after(&self) -> Duration {
+        let asked = self.failure.as_ref().and_then(|failure| failure.retry_after);
+        Duration::from_millis(asked.unwrap_or(0))
     }
 }
 

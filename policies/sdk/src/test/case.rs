@@ -554,6 +554,13 @@ impl RetryCase {
         self
     }
 
+    /// The pause that the other side asks for, in milliseconds.
+    #[must_use]
+    pub fn retry_after(mut self, ms: u64) -> Self {
+        self.failure().retry_after = Some(ms);
+        self
+    }
+
     fn failure(&mut self) -> &mut Failure {
         let unknown = || Failure::new(Code::Unknown, "said the other side");
         self.request.failure.get_or_insert_with(unknown)
