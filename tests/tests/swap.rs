@@ -234,7 +234,10 @@ impl Native {
             let failure = request.failure.as_ref().map(|failure| {
                 let named = |known: &polity_sdk::Code| known.as_str() == failure.code.as_str();
                 let code = polity_sdk::Code::ALL.into_iter().find(named).expect("a code");
-                polity_sdk::Failure::new(code, failure.message.clone())
+                polity_sdk::Failure {
+                    retry_after: failure.retry_after,
+                    ..polity_sdk::Failure::new(code, failure.message.clone())
+                }
             });
             polity_sdk::RetryRequest {
                 api_version: request.kind.api_version.clone(),
@@ -267,8 +270,7 @@ impl Native {
             backoff_retry::decide(asked(request, config))
         };
         let limits = Limits::default();
-        let wished = Duration::from_millis(request.retry_after().unwrap_or(0));
-        wait.clamp(limits.shortest_wait, limits.longest_wait).max(wished)
+        wait.clamp(limits.shortest_wait, limits.longest_wait)
     }
 }
 

@@ -189,7 +189,8 @@ pub struct Limits {
     pub notes: u32,
     /// The cloud calls of this binding in flight.
     pub cloud_calls: u32,
-    /// The shortest wait that a retry policy can ask for. Otherwise a key could be retried as fast as the host can.
+    /// The shortest wait that a retry policy can ask for, whatever pause a driver names: that is a hint. Without this floor a key
+    /// could be retried as fast as the host can.
     #[serde(with = "as_millis")]
     pub shortest_wait: Duration,
     /// The longest wait that a retry policy can ask for. A longer wait is probably a mistake.

@@ -47,7 +47,7 @@ pub(crate) use acting::tests::panicking;
 pub(crate) use fixture::{binding as fixture_binding, stop as fixture_stop};
 
 pub(crate) use context::{Command, Context, Report};
-pub(crate) use deciding::delay_of;
+pub(crate) use deciding::{delay_of, of_read};
 pub(crate) use flow::{Flow, NextPhase, PhaseEvent, PhaseWait};
 pub(crate) use frame::{
     AnswerDelta, CLUSTER_LONGEST, Dependency, Frame, LastPass, primary_scope, primary_scopes, reaches,

@@ -1,4 +1,4 @@
-//! The waits before a retry if no retry policy decides them, and the seed for retry policies.
+//! The wait before a retry if no retry policy decides it, and the seed for retry policies.
 
 use std::time::Duration;
 
@@ -11,9 +11,7 @@ use crate::time::millis;
 const CONFLICT: Duration = Duration::from_millis(200);
 /// The longest wait.
 const LONGEST: Duration = Duration::from_mins(10);
-/// The longest wait of an object whose policy faults.
-const LONGEST_QUARANTINE: Duration = Duration::from_mins(5);
-/// The first wait of a `short` retry, of a failed read, and of a fault.
+/// The first wait of a `short` retry: also of a failed read, and of a quarantine.
 const SHORT: Duration = Duration::from_secs(1);
 /// The first wait of a `medium` retry.
 const MEDIUM: Duration = Duration::from_secs(30);
@@ -37,8 +35,8 @@ impl Delay {
 }
 
 /// The wait without a retry policy: 200 ms after a conflict, otherwise 1 s, 30 s or 10 min by class. The wait doubles
-/// with each attempt up to 10 min, and the seed takes off up to a quarter. It is never shorter than the other side
-/// asks for.
+/// with each attempt up to 10 min, and the seed takes off up to a quarter, so that many keys do not retry at the same
+/// moment. It is never shorter than the other side asks for.
 pub fn default_wait(request: &RetryRequest) -> Duration {
     let first = match request.class {
         RetryClass::Conflict => CONFLICT,
@@ -46,32 +44,10 @@ pub fn default_wait(request: &RetryRequest) -> Duration {
         RetryClass::Medium => MEDIUM,
         RetryClass::Long => LONGEST,
     };
-    ladder(first, LONGEST, request.attempt, request.seed).max(wished(request))
-}
-
-/// How long the other side asks not to be called again.
-pub(crate) fn wished(request: &RetryRequest) -> Duration {
-    Duration::from_millis(request.retry_after().unwrap_or(0))
-}
-
-/// The wait after this many failed reads in a row: as after a `short` retry. No retry policy is asked about failed
-/// reads.
-pub fn after_failures(row: u32, uid: &str, wished: Option<Duration>) -> Duration {
-    let wait = ladder(SHORT, LONGEST, row.saturating_sub(1), seed(uid, row));
-    wait.max(wished.unwrap_or_default())
-}
-
-/// The wait of an object whose policy broke its contract this many times in a row.
-pub fn quarantine(row: u32, uid: &str) -> Duration {
-    ladder(SHORT, LONGEST_QUARANTINE, row.saturating_sub(1), seed(uid, row))
-}
-
-/// A first wait that doubles with each attempt up to the longest wait. The seed takes off up to a quarter, so that
-/// many keys do not retry at the same moment.
-fn ladder(first: Duration, longest: Duration, attempt: u32, seed: u64) -> Duration {
-    let doubled = first.saturating_mul(1 << attempt.min(30));
-    let full = millis(doubled.min(longest));
-    Duration::from_millis(full - seed % (full / 4))
+    let doubled = first.saturating_mul(1 << request.attempt.min(30));
+    let full = millis(doubled.min(LONGEST));
+    let wished = request.retry_after().unwrap_or(0);
+    Duration::from_millis((full - request.seed % (full / 4)).max(wished))
 }
 
 /// The only randomness of a retry policy. It is equal for equal uid and attempt, so that recordings replay.
@@ -110,15 +86,6 @@ mod tests {
     }
 
     #[test]
-    fn a_quarantine_doubles_up_to_five_minutes_and_never_ends_in_giving_up() {
-        for row in 1..40 {
-            let full = (1_000u64 << (row - 1).min(9)).min(300_000);
-            let wait = millis(quarantine(row, "u"));
-            assert!(wait <= full && wait > full * 3 / 4, "fault {row}: {wait}");
-        }
-    }
-
-    #[test]
     fn a_wish_of_the_other_side_is_never_undercut() {
         let wish = |retry_after| RetryRequest {
             failure: Some(Failure {
@@ -130,6 +97,5 @@ mod tests {
         let minute = Duration::from_mins(1);
         assert_eq!(default_wait(&wish(Some(60_000))), minute);
         assert!(default_wait(&wish(None)) <= SHORT);
-        assert_eq!(after_failures(1, "u", Some(minute)), minute);
     }
 }

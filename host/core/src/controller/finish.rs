@@ -12,7 +12,6 @@ use crate::contract::{Event, EventType, Next};
 use crate::key::Key;
 use crate::reconcile::{AnswerDelta, CLUSTER_LONGEST, Frame, MESSAGE, PassResult};
 use crate::record::{Outcome, PassRecord};
-use crate::retry::quarantine;
 use crate::time::Boot;
 
 /// The wait of a key whose pass ended in a defect of the host.
@@ -103,8 +102,9 @@ impl Controller {
         }
         self.follow_relations(frame);
         let state = self.keys.states.get_mut(&frame.key)?;
-        let mut wait = state.ends(finished, frame.started.boot, frame.uid());
-        if *outcome == Outcome::Faulted && !self.shared.guards.stand(Guard::FaultsBackOff) {
+        let mut wait = state.ends(finished, frame.started.boot);
+        let is_ladder = *outcome == Outcome::Faulted && finished.retry.is_none();
+        if is_ladder && !self.shared.guards.stand(Guard::FaultsBackOff) {
             wait = Some(Duration::from_millis(1));
         }
         state.retry = finished
@@ -208,14 +208,18 @@ fn uses_answers(outcome: &Outcome) -> bool {
 
 impl KeyState {
     /// Counts failures and faults. Returns the wait until the next pass, or `None` if only a change starts one.
-    fn ends(&mut self, finished: &PassResult, started: Boot, uid: &str) -> Option<Duration> {
+    fn ends(&mut self, finished: &PassResult, started: Boot) -> Option<Duration> {
         let PassResult { ended, waited, .. } = finished;
         if waited
             .as_ref()
             .is_some_and(|(_, request)| request.failure.is_some())
         {
             self.last.failing_since.get_or_insert(started);
-            self.attempt = self.attempt.saturating_add(1);
+            let row = match ended.outcome {
+                Outcome::Faulted => &mut self.faults,
+                _ => &mut self.attempt,
+            };
+            *row = row.saturating_add(1);
         } else if ended.outcome.is_concluded() {
             (self.attempt, self.last.failing_since) = (0, None);
         }
@@ -224,16 +228,11 @@ impl KeyState {
             // change requeues the key.
             (Outcome::Discarded(_), _) => WakeOn::AnyChange,
             (_, Some((delay, _))) => WakeOn::during(*delay),
-            (Outcome::Faulted, _) => WakeOn::News,
             _ => WakeOn::AnyChange,
         };
         self.last.waited = waited.as_ref().map(|(delay, _)| delay.longest());
         match (waited, &ended.outcome, &ended.next) {
             (Some((delay, _)), _, _) => Some(delay.longest()),
-            (None, Outcome::Faulted, _) => {
-                self.faults = self.faults.saturating_add(1);
-                Some(quarantine(self.faults, uid))
-            }
             (None, Outcome::Bug(_), _) => Some(AFTER_DEFECT),
             (None, _, Some(Next::Settled(recheck))) => recheck.map(Duration::from_millis),
             (None, _, Some(Next::After(wait))) => Some(Duration::from_millis(*wait)),
@@ -269,7 +268,7 @@ mod tests {
     }
 
     fn waited(delay: Delay, outcome: Outcome) -> PassResult {
-        let failure = matches!(outcome, Outcome::Failed(_));
+        let failure = matches!(outcome, Outcome::Failed(_) | Outcome::Faulted);
         let mut request = retry_request(RetryClass::Short, 0);
         request.failure = failure.then(|| Failure::new(Code::Unavailable, "cut"));
         PassResult {
@@ -292,17 +291,13 @@ mod tests {
                 Some(AFTER_DEFECT),
                 AnyChange,
             ),
-            (
-                PassResult::plain(Outcome::Faulted),
-                Some(quarantine(1, "u")),
-                News,
-            ),
+            (waited(Delay::After(ms(9)), Outcome::Faulted), Some(ms(9)), News),
             (waited(Delay::After(ms(9)), failed()), Some(ms(9)), News),
             (waited(Delay::OnChange(ms(9)), failed()), Some(ms(9)), AnyChange),
             (waited(Delay::After(ms(9)), discarded), Some(ms(9)), AnyChange),
         ] {
             let mut state = key();
-            assert_eq!(state.ends(&finished, Boot(5), "u"), next, "{finished:?}");
+            assert_eq!(state.ends(&finished, Boot(5)), next, "{finished:?}");
             assert_eq!(state.wakes_on, waiting, "{finished:?}");
         }
     }
@@ -312,14 +307,16 @@ mod tests {
         let mut state = key();
         let failed = Outcome::Failed(Failure::new(Code::Unavailable, "cut"));
         for started in [5, 6] {
-            state.ends(&waited(Delay::After(ms(9)), failed.clone()), Boot(started), "u");
+            state.ends(&waited(Delay::After(ms(9)), failed.clone()), Boot(started));
         }
         let counts = |state: &KeyState| (state.attempt, state.last.failing_since, state.last.waited);
         assert_eq!(counts(&state), (2, Some(Boot(5)), Some(ms(9))));
-        state.ends(&PassResult::plain(Outcome::Faulted), Boot(7), "u");
-        state.ends(&PassResult::plain(Outcome::Faulted), Boot(8), "u");
+        for started in [7, 8] {
+            state.ends(&waited(Delay::After(ms(9)), Outcome::Faulted), Boot(started));
+        }
         assert_eq!((state.attempt, state.faults), (2, 2), "a fault is another matter");
-        state.ends(&ended(Next::Settled(None)), Boot(9), "u");
+        assert_eq!(state.last.failing_since, Some(Boot(5)));
+        state.ends(&ended(Next::Settled(None)), Boot(9));
         assert_eq!(counts(&state), (0, None, None));
     }
 }

@@ -24,4 +24,9 @@ impl Freshness {
     pub(super) fn is_reading(&self) -> bool {
         self.reading
     }
+
+    /// Whether the last read failed, and no other one is under way.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failures > 0 && !self.reading
+    }
 }

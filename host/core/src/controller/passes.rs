@@ -62,6 +62,7 @@ impl RunningPass {
             queued: now.boot - state.queued.take().unwrap_or(now.boot),
             causes: std::mem::take(&mut state.causes),
             attempt: state.attempt,
+            faults: state.faults,
             slowed: std::mem::take(&mut state.slowed),
             snapshot,
             last: state.last.clone(),

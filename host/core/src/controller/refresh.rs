@@ -4,8 +4,6 @@
 //! yet. A pass that starts from such a stale cache would meet the same conflict again and again until the watch
 //! catches up.
 
-use std::time::Duration;
-
 use super::freshness::Freshness;
 use super::keys::KeyState;
 use super::{Controller, Guard};
@@ -14,8 +12,8 @@ use crate::call::{Call, Reply};
 use crate::contract::{Code, Failure, ObjectQuery, Question};
 use crate::key::Key;
 use crate::object::Object;
-use crate::reconcile::CLUSTER_LONGEST;
-use crate::retry::after_failures;
+use crate::reconcile::{CLUSTER_LONGEST, of_read};
+use crate::retry::default_wait;
 use crate::shared::calls::UnsentCall;
 use crate::shared::terms::{Receiver, Refresh};
 
@@ -57,7 +55,7 @@ impl Controller {
     }
 
     /// Handles the reply of a read. The pass may start if the API server answered, also with "not found"; a failed
-    /// read is tried again after a backoff.
+    /// read is tried again when the retry policy says so.
     pub(super) fn on_refreshed(&mut self, asked: &Refresh, reply: Option<Reply>) {
         let Refresh {
             key,
@@ -90,11 +88,25 @@ impl Controller {
             self.on_changes(&changes);
             return self.start_soon(key);
         }
-        state.freshness.failures = state.freshness.failures.saturating_add(1);
-        let wished = failure.retry_after.map(Duration::from_millis);
-        let wait = after_failures(state.freshness.failures, uid, wished);
-        let at = self.shared.now.boot + wait;
+        if let Some(binding) = self.shared.bindings.get(&key.binding).cloned() {
+            self.wait_for_read(key, uid, failure, &binding);
+        }
+    }
+
+    /// Asks the retry policy when a failed read is tried again. The host's own wait stands until it answers.
+    fn wait_for_read(&mut self, key: &Key, uid: &str, failure: Failure, binding: &Binding) {
+        let now = self.shared.now.boot;
+        let Some(state) = self.keys.states.get_mut(key) else {
+            return;
+        };
+        let row = state.freshness.failures;
+        state.freshness.failures = row.saturating_add(1);
+        state.last.failing_since.get_or_insert(now);
+        let request = of_read(failure, row, (key, uid, &state.last), binding, now);
+        let at = now + default_wait(&request);
+        state.retry = Some((now, Box::new(request)));
         self.keys.queue.push_at(at, key.clone());
+        self.reschedule_one(binding, key.clone());
     }
 
     /// Enqueues the key without a new cause: its pass was put off for the read, and the causes of that pass are still

@@ -1,5 +1,5 @@
-//! Reschedules waiting keys after their retry policy changed. No pass starts: the new policy gets the stored request
-//! of each key.
+//! Asks the retry policy about keys that wait already: after it changed, and after a failed read. No pass starts: the
+//! policy gets the stored request of each key.
 
 use super::Controller;
 use super::keys::{KeyState, WakeOn};
@@ -34,7 +34,8 @@ impl Controller {
         }
     }
 
-    fn reschedule_one(&mut self, binding: &Binding, key: Key) {
+    /// Asks the retry policy about a key, if the key only waits.
+    pub(super) fn reschedule_one(&mut self, binding: &Binding, key: Key) {
         let waiting = self.keys.states.get(&key).filter(|state| waits(state));
         let known = waiting.and_then(|state| Some((state.tenant_queue.clone(), state.retry.clone()?)));
         let Some((tenant_queue, (since, request))) = known else {
@@ -94,27 +95,34 @@ impl Controller {
 
     /// Replaces the wait of a key. One that waits for its part of the time in which a changed binding enqueues its keys waits no
     /// longer than for that. One that any change may enqueue from now on may have ignored one during the old wait, so its used
-    /// answers are checked at once.
+    /// answers are checked at once. Which changes end the wait for a read early, the pass before it said: no answer tells
+    /// whether the API server can be reached again.
     fn wait_instead(&mut self, key: &Key, since: Boot, delay: Delay) {
+        let Some(state) = self.keys.states.get_mut(key) else {
+            return;
+        };
         if self.keys.queue.is_queued(key) {
             return;
         }
         let waiting = WakeOn::during(delay);
-        if let Some(state) = self.keys.states.get_mut(key) {
+        let is_of_read = state.freshness.has_failed();
+        if !is_of_read {
             state.wakes_on = waiting;
-            if state.causes.is_empty() {
-                self.keys.queue.cancel(key);
-            }
+        }
+        state.last.waited = Some(delay.longest());
+        if !state.causes.contains(&Cause::Binding) {
+            self.keys.queue.cancel(key);
         }
         self.keys.queue.push_at(since + delay.longest(), key.clone());
-        if waiting == WakeOn::AnyChange && self.dependency_changed(key) {
+        if !is_of_read && waiting == WakeOn::AnyChange && self.dependency_changed(key) {
             self.enqueue_by_dependency(key);
         }
     }
 }
 
 /// Whether a key only waits. A key with another cause than a changed binding is about to start a pass, and that pass sets a new
-/// wait.
+/// wait. One whose read failed has its causes still.
 fn waits(state: &KeyState) -> bool {
-    state.running.is_none() && state.causes.iter().all(|cause| *cause == Cause::Binding)
+    let is_idle = || state.causes.iter().all(|cause| *cause == Cause::Binding);
+    state.running.is_none() && (state.freshness.has_failed() || is_idle())
 }

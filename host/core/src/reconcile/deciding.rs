@@ -4,18 +4,23 @@ use std::time::Duration;
 
 use super::context::{Context, Report};
 use super::flow::{Flow, PhaseEvent};
+use super::frame::LastPass;
 use super::pass_end::{PassEnd, PassResult};
-use crate::binding::Limits;
+use crate::binding::{Binding, Limits};
 use crate::call::{Call, Reply};
 use crate::contract::{Code, Failure, Next, Origin, RetryClass, RetryRequest, Role, Wait};
 use crate::fault::Fault;
+use crate::key::Key;
 use crate::record::{Outcome, RetryRecord};
-use crate::retry::{Delay, default_wait, seed, wished};
+use crate::retry::{Delay, default_wait, seed};
 use crate::shared::guards::Guard;
-use crate::time::millis;
+use crate::time::{Boot, millis};
 
 /// The bytes of a failure's message that are kept while the key waits and handed to its retry policy.
 const MESSAGE: usize = 512;
+
+/// Why a key is tried again: the origin, the class of the wait, and the failure if there was one.
+type Why = (Origin, RetryClass, Option<Failure>);
 
 /// A call of the retry policy, for a pass that has ended.
 #[derive(Debug)]
@@ -27,14 +32,20 @@ pub(crate) struct Deciding {
 impl PassEnd {
     /// Asks the retry policy, if the pass is retried and the binding names a retry policy.
     pub(super) fn decide(self, context: &mut Context<'_>) -> Flow<Deciding> {
-        let Some((origin, class, failure)) = self.to_retry(context) else {
+        let Some(why) = self.to_retry(context) else {
             return Flow::Finish(PassResult {
                 ended: self,
                 waited: None,
                 retry: None,
             });
         };
-        let request = request(origin, class, failure, context);
+        let frame = context.frame;
+        let row = match self.outcome {
+            Outcome::Faulted => frame.faults,
+            _ => frame.attempt,
+        };
+        let of = (&frame.key, frame.uid(), &frame.last);
+        let request = request(why, row, of, &frame.binding, context.view.now.boot);
         let phase = Deciding { ended: self, request };
         // A policy cannot judge a defect of the host. A host that has no time to stop waits for no policy.
         let is_bug = matches!(phase.ended.outcome, Outcome::Bug(_));
@@ -45,7 +56,7 @@ impl PassEnd {
     }
 
     /// Why the pass is retried; `None` if it is not.
-    fn to_retry(&self, context: &Context<'_>) -> Option<(Origin, RetryClass, Option<Failure>)> {
+    fn to_retry(&self, context: &Context<'_>) -> Option<Why> {
         let of_role = || match (&self.outcome, context.frame.binding.policy(Role::Lifecycle)) {
             (Outcome::Published, Some(_)) => Origin::Lifecycle,
             // The identity policy ended the pass, or the binding has no other policy to conclude one.
@@ -60,6 +71,7 @@ impl PassEnd {
             (Outcome::Failed(failure), _) => {
                 Some((Origin::Publication, RetryClass::Short, Some(failure.clone())))
             }
+            (Outcome::Faulted, _) => Some(quarantine(context)),
             (Outcome::Bug(what), _) => {
                 let failure = Failure::new(Code::Internal, what.clone());
                 Some((Origin::Publication, RetryClass::Short, Some(failure)))
@@ -120,27 +132,53 @@ impl Deciding {
     }
 }
 
-fn request(
-    origin: Origin,
-    class: RetryClass,
-    failure: Option<Failure>,
-    context: &Context<'_>,
+/// The end of a quarantine is asked about with the fault, as that of the role whose policy broke its contract.
+fn quarantine(context: &Context<'_>) -> Why {
+    let last = context.work.roles.last();
+    let origin = match last.map(|role| role.role) {
+        Some(Role::Identity) => Origin::Identity,
+        _ => Origin::Lifecycle,
+    };
+    let fault = last.and_then(|role| role.fault.as_ref());
+    let message = fault.map_or_else(String::new, Fault::to_string);
+    let failure = Failure::new(Code::Internal, message).of("quarantine");
+    (origin, RetryClass::Short, Some(failure))
+}
+
+/// The request about a read of the primary that failed before a pass, as it failed this often in a row before.
+pub(crate) fn of_read(
+    failure: Failure,
+    row: u32,
+    of: (&Key, &str, &LastPass),
+    binding: &Binding,
+    now: Boot,
 ) -> RetryRequest {
-    let frame = context.frame;
+    let why = (Origin::Publication, RetryClass::Short, Some(failure.of("read")));
+    request(why, row, of, binding, now)
+}
+
+/// The request about a key of this uid that is tried again. `row` says how often it failed so in a row before.
+fn request(
+    (origin, class, failure): Why,
+    row: u32,
+    (key, uid, last): (&Key, &str, &LastPass),
+    binding: &Binding,
+    now: Boot,
+) -> RetryRequest {
     // A wait without a failure is always the first of its class, however many failed passes were before.
-    let attempt = failure.as_ref().map_or(0, |_| frame.attempt);
-    let since = frame.last.failing_since.filter(|_| failure.is_some());
-    let policy = frame.binding.policy(Role::Retry);
+    let attempt = failure.as_ref().map_or(0, |_| row);
+    let since = last.failing_since.filter(|_| failure.is_some());
+    let policy = binding.policy(Role::Retry);
     RetryRequest {
-        kind: frame.binding.spec.governs.kind(),
-        namespace: frame.key.namespace.as_deref().map(str::to_owned),
+        kind: binding.spec.governs.kind(),
+        namespace: key.namespace.as_deref().map(str::to_owned),
         origin,
         class,
         failure: failure.map(shortened),
         attempt,
-        failing_for: since.map_or(0, |since| millis(context.view.now.boot - since)),
-        previous_wait: frame.last.waited.map(millis),
-        seed: seed(frame.uid(), attempt),
+        failing_for: since.map_or(0, |since| millis(now - since)),
+        previous_wait: last.waited.map(millis),
+        seed: seed(uid, attempt),
         config: policy.map_or_else(|| "null".into(), |p| p.config.clone()),
     }
 }
@@ -155,29 +193,25 @@ fn shortened(mut failure: Failure) -> Failure {
 }
 
 /// The wait of a key, after the answer of its retry policy, and a report for the binding if the host changed the wait
-/// or the policy failed.
+/// or the policy failed. What the other side asks for is a hint to the policy: the floor is the binding's.
 pub(crate) fn delay_of(
     said: Result<Wait, Fault>,
     limits: &Limits,
     request: &RetryRequest,
 ) -> (Delay, Option<Report>) {
-    let not_before = wished(request);
     match said {
         Ok(Wait::OnChange(at_latest)) => {
             let (shortest, longest) = (limits.shortest_wait, limits.longest_wait);
             let at_latest = at_latest.map_or(longest, |said| {
                 Duration::from_millis(said).min(longest).max(shortest)
             });
-            (Delay::OnChange(at_latest.max(not_before)), None)
+            (Delay::OnChange(at_latest), None)
         }
         Ok(Wait::After(said)) => {
             let (wait, wrong) = bounded(said, limits, request);
-            (Delay::After(wait.max(not_before)), wrong.map(Report::Clamped))
+            (Delay::After(wait), wrong.map(Report::Clamped))
         }
-        Err(fault) => {
-            let wait = default_wait(request).max(not_before);
-            (Delay::After(wait), Some(Report::Faulted(fault)))
-        }
+        Err(fault) => (Delay::After(default_wait(request)), Some(Report::Faulted(fault))),
     }
 }
 
@@ -209,12 +243,12 @@ fn bounded(said: u64, limits: &Limits, request: &RetryRequest) -> (Duration, Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::binding::PolicyId;
     use crate::fault::FaultKind;
     use crate::reconcile::Command;
     use crate::reconcile::fixture::{Fixture, at, failure, machine, ms};
     use crate::reconcile::{Phase, end};
-    use crate::record::Discard;
-    use crate::time::Boot;
+    use crate::record::{Discard, RoleRecord};
     use serde_json::json;
 
     fn fixture() -> Fixture {
@@ -276,7 +310,6 @@ mod tests {
         );
         for outcome in [
             Outcome::Published,
-            Outcome::Faulted,
             Outcome::LeaseLost,
             Outcome::Stopped,
             Outcome::Bug("x".into()),
@@ -423,26 +456,63 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_of_the_other_side_is_never_undercut() {
-        let mut fixture = fixture();
-        let wished = Failure {
-            retry_after: Some(60_000),
-            ..failure(Code::ResourceExhausted)
-        };
-        let ended = retries(RetryClass::Short, Some(wished));
-        let (flow, _) = fixture.with(|context| end(ended, context));
-        let Flow::Again(phase) = flow else {
-            panic!("{flow:?}")
-        };
-        let (flow, _) = fixture.enter(phase);
-        let (flow, _) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Decided(Ok(Wait::After(1_000)))));
-        let Flow::Finish(finished) = flow else {
-            panic!("{flow:?}")
-        };
-        assert_eq!(
-            finished.waited.map(|(wait, _)| wait),
-            Some(Delay::After(ms(60_000)))
-        );
+    fn a_wish_of_the_other_side_is_a_hint_and_the_floor_is_the_bindings() {
+        let trap = || Err(Fault::new(FaultKind::Trap, "a panic"));
+        let minute = Delay::After(ms(60_000));
+        for (said, waited) in [
+            (Ok(Wait::After(1_000)), Delay::After(ms(1_000))),
+            (Ok(Wait::After(1)), Delay::After(ms(100))),
+            (Ok(Wait::OnChange(Some(1))), Delay::OnChange(ms(100))),
+            (Ok(Wait::After(u64::MAX)), minute),
+            (trap(), minute),
+        ] {
+            let mut fixture = fixture();
+            let wished = Failure {
+                retry_after: Some(60_000),
+                ..failure(Code::ResourceExhausted)
+            };
+            let ended = retries(RetryClass::Short, Some(wished));
+            let (flow, _) = fixture.with(|context| end(ended, context));
+            let Flow::Again(phase) = flow else {
+                panic!("{flow:?}")
+            };
+            let (flow, _) = fixture.enter(phase);
+            let (flow, _) = fixture.go_on(flow, PhaseEvent::Reply(0, Reply::Decided(said)));
+            let Flow::Finish(finished) = flow else {
+                panic!("{flow:?}")
+            };
+            assert_eq!(finished.waited.map(|(wait, _)| wait), Some(waited));
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_quarantine_is_asked_about_as_the_role_whose_policy_broke_its_contract() {
+        for (role, origin) in [
+            (Role::Identity, Origin::Identity),
+            (Role::Lifecycle, Origin::Lifecycle),
+        ] {
+            let mut fixture = fixture();
+            fixture.frame.faults = 2;
+            fixture.work.roles.push(RoleRecord {
+                role,
+                policy: PolicyId("p".into()),
+                config: "null".into(),
+                pending: Vec::new(),
+                steps: 1,
+                fuel: 1,
+                journal: Vec::new(),
+                had: Vec::new(),
+                verdict: None,
+                conclusion: None,
+                fault: Some(Fault::new(FaultKind::Trap, "out of cheese")),
+            });
+            let request = asked(&mut fixture, PassEnd::plain(Outcome::Faulted)).expect("it is asked");
+            assert_eq!((request.origin, request.class), (origin, RetryClass::Short));
+            assert_eq!((request.attempt, request.failing_for), (2, 8_000));
+            let failure = request.failure.expect("a failure");
+            let said = (failure.operation.as_deref(), failure.code, &*failure.message);
+            assert_eq!(said, (Some("quarantine"), Code::Internal, "Trap: out of cheese"));
+        }
     }
 
     #[test]

@@ -79,6 +79,7 @@ impl Fixture {
             queued: Duration::ZERO,
             causes: Vec::new(),
             attempt: 0,
+            faults: 0,
             slowed: false,
             snapshot: Some(snapshot.clone()),
             last: LastPass::default(),

@@ -32,6 +32,8 @@ pub(crate) struct Frame {
     pub(crate) causes: Vec<Cause>,
     /// The number of failed passes in a row before this one.
     pub(crate) attempt: u32,
+    /// The number of faults in a row before this pass.
+    pub(crate) faults: u32,
     /// Whether the pass was delayed because the rate limit of the key had no token.
     pub(crate) slowed: bool,
     /// The primary as the pass read it.

@@ -143,9 +143,7 @@ impl Oracle {
                 return Some(limits.longest_wait);
             };
             let said = Duration::from_millis(said);
-            let bounded = said.clamp(limits.shortest_wait, limits.longest_wait);
-            let wished = retry.request.retry_after().unwrap_or(0);
-            Some(bounded.max(Duration::from_millis(wished)))
+            Some(said.clamp(limits.shortest_wait, limits.longest_wait))
         };
         let forgotten = record.wait.is_none();
         ensure(

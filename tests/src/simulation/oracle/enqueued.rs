@@ -194,7 +194,7 @@ impl Seen {
                 request.config = config.clone();
                 let new = last.ended + kinds::at_latest(kinds::decide(policy, request));
                 due.from = due.from.min(new);
-                due.until = new.max(boot);
+                due.until = if last.faulted { Boot::MAX } else { new.max(boot) };
             }
         }
     }
@@ -292,9 +292,10 @@ impl Seen {
         let Some(due) = last.due else { return Ok(()) };
         let started = record.started.boot;
         let on_time = record.causes == [Cause::Due];
-        if last.faulted && on_time {
+        // Where a retry policy decides, its word counts.
+        if last.faulted && last.retry.is_none() && on_time {
             let row = self.faults.get(&record.key).copied().unwrap_or(1).max(1);
-            let least = Duration::from_millis((1_000u64 << (row - 1).min(9)).min(300_000) * 3 / 4);
+            let least = Duration::from_millis((1_000u64 << (row - 1).min(10)).min(600_000) * 3 / 4);
             ensure(started >= last.ended + least, Rule::Quarantine, || {
                 format!(
                     "{} of {host} faulted {row} times and is tried again after {:?}",

@@ -1,6 +1,7 @@
 //! Tests of the wait before a retry.
 
 use super::*;
+use crate::contract::Origin;
 
 /// A key that has to wait for 10 s by its retry policy and has waited for 4 s.
 fn waiting() -> Harness {
@@ -149,4 +150,98 @@ fn a_change_that_was_ignored_during_a_wait_counts_at_once_where_any_change_ends_
         harness.decides(second, wait);
         assert_eq!(harness.steps(), steps, "{wait:?}");
     }
+}
+
+#[test]
+fn the_retry_policy_says_when_a_quarantine_ends() {
+    let binding = fixture_binding(&[Role::Lifecycle, Role::Retry]);
+    let mut harness = Harness::under(binding, vec![machine("m", 1, json!({}))]);
+    harness.fault();
+    let (id, patch) = harness.patch();
+    let quarantined = machine("m", 2, json!({"status": patch["status"]}));
+    harness.reply(id, Reply::Objects(Ok(vec![quarantined])));
+    for (attempt, wait) in [(0, 40_000), (1, 7_000)] {
+        let (id, _, request) = harness.asked();
+        assert_eq!((request.origin, request.attempt), (Origin::Lifecycle, attempt));
+        let operation = request.failure.and_then(|failure| failure.operation);
+        assert_eq!(operation.as_deref(), Some("quarantine"));
+        harness.decides(id, Wait::After(wait));
+        assert_eq!(harness.wait("m"), Some(wait));
+        let record = harness.records.last().expect("a record");
+        let answer = record.retry.as_ref().and_then(|retry| retry.answer);
+        assert_eq!(
+            (&record.outcome, answer),
+            (&Outcome::Faulted, Some(Wait::After(wait)))
+        );
+        harness.pass(wait);
+        harness.fault();
+    }
+    let (third, ..) = harness.asked();
+    harness.decides(third, Wait::After(60_000));
+    harness.swaps_retry("second");
+    let (second, ..) = harness.asked();
+    harness.decides(second, Wait::After(10_000));
+    assert_eq!(harness.wait("m"), Some(10_000));
+}
+
+#[test]
+fn the_retry_policy_says_when_a_failed_read_is_tried_again() {
+    let binding = fixture_binding(&[Role::Lifecycle, Role::Retry]);
+    let machines = vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))];
+    let mut harness = Harness::under(binding, machines);
+    harness.step(pending(vec![stop()]));
+    harness.refused(Failure::new(Code::Unavailable, "cut").effect_unknown());
+    let (id, ..) = harness.asked();
+    harness.decides(id, Wait::After(1_000));
+    harness.pass(1_000);
+    let mut before = 1_000;
+    for (attempt, said, wait) in [
+        (0, Wait::After(40_000), 40_000),
+        (1, Wait::OnChange(Some(300)), 300),
+        (2, Wait::After(1), 100),
+    ] {
+        let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+        let busy = Failure {
+            retry_after: Some(5_000),
+            ..Failure::new(Code::Unavailable, "not now")
+        };
+        harness.reply(id, Reply::Objects(Err(busy)));
+        assert_eq!(harness.wait("m"), Some(5_000), "until the policy has answered");
+        let (id, _, request) = harness.asked();
+        assert_eq!((request.origin, request.attempt), (Origin::Publication, attempt));
+        assert_eq!(
+            (request.previous_wait, request.retry_after()),
+            (Some(before), Some(5_000))
+        );
+        let operation = request.failure.and_then(|failure| failure.operation);
+        assert_eq!(operation.as_deref(), Some("read"));
+        harness.decides(id, said);
+        assert_eq!(harness.wait("m"), Some(wait), "{said:?}");
+        harness.pass(wait);
+        before = wait;
+    }
+}
+
+#[test]
+fn what_a_retry_policy_says_of_a_read_that_is_tried_again_already_is_dropped() {
+    let binding = fixture_binding(&[Role::Lifecycle, Role::Retry]);
+    let machines = vec![machine("m", 1, json!({"metadata": {"finalizers": []}}))];
+    let mut harness = Harness::under(binding, machines);
+    harness.step(pending(vec![stop()]));
+    harness.refused(Failure::new(Code::Unavailable, "cut").effect_unknown());
+    let (id, ..) = harness.asked();
+    harness.decides(id, Wait::After(1_000));
+    harness.pass(1_000);
+    let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+    harness.reply(
+        id,
+        Reply::Objects(Err(Failure::new(Code::Unavailable, "not now"))),
+    );
+    let (late, ..) = harness.asked();
+    harness.pass(1_000);
+    let (id, _) = harness.take("read", |call| matches!(call, Call::Read(_)));
+    harness.decides(late, Wait::After(600_000));
+    assert_eq!(harness.wait("m"), None);
+    harness.reply(id, Reply::Objects(Ok(vec![machine("m", 7, json!({}))])));
+    assert_eq!(harness.steps(), 1);
 }
