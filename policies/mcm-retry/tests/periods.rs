@@ -37,6 +37,18 @@ fn a_configuration_with_an_unknown_field_is_no_hot_loop() {
 }
 
 #[test]
+fn a_policy_that_breaks_its_contract_is_not_called_every_five_seconds() {
+    let request = RetryRequest {
+        failure: Some(Failure {
+            operation: Some("quarantine".to_owned()),
+            ..Failure::new(Code::Internal, "out of fuel")
+        }),
+        ..retry_request(RetryClass::Short)
+    };
+    assert_eq!(step::retry(request, mcm_retry::decide), Wait::After(180_000));
+}
+
+#[test]
 fn the_defaults_are_in_the_schema() {
     let manifest = mcm_retry::manifest().into_contract();
     let schema = manifest.config_schema;

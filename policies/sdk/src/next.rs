@@ -215,6 +215,11 @@ impl<C> RetryRequest<C> {
         self.failure.as_ref().map(|failure| failure.code)
     }
 
+    /// The operation that failed, as [`failure`](Self::failure) names it.
+    pub fn operation(&self) -> Option<&str> {
+        self.failure.as_ref()?.operation.as_deref()
+    }
+
     /// The pause that the other side asks for; zero if it asks for none. It is a hint.
     pub fn retry_after(&self) -> Duration {
         let asked = self.failure.as_ref().and_then(|failure| failure.retry_after);
