@@ -5,10 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const GUESTS: [&str; 23] = [
+const GUESTS: [&str; 24] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
+    "mcm-machineclass",
     "mcm-machineset",
     "mcm-identity",
     "mcm-safety",

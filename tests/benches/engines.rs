@@ -12,9 +12,10 @@ use polity_core::contract::{Cause, Pass};
 use polity_sandbox::{Allocation, Compiler, Policy, Sandbox, SandboxConfig};
 use polity_tests::guests;
 
-const POLICIES: [&str; 11] = [
+const POLICIES: [&str; 12] = [
     "capv-machine",
     "mcm-machine",
+    "mcm-machineclass",
     "mcm-machineset",
     "mcm-safety",
     "mcm-identity",

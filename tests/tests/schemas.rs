@@ -9,10 +9,11 @@ use polity_kube_rules::schema::{Dialect, compile};
 use polity_tests::guests;
 use serde_json::{Value, json};
 
-const POLICIES: [&str; 11] = [
+const POLICIES: [&str; 12] = [
     "capv-machine",
     "capa-identity",
     "mcm-machine",
+    "mcm-machineclass",
     "mcm-machineset",
     "mcm-identity",
     "mcm-safety",

@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use polity_sdk::prelude::*;
 use serde_json::{Map, Value};
 
+use crate::Machine;
+
+/// The finalizer that keeps a MachineClass while a Machine uses it.
+pub const CLASS_FINALIZER: &str = "mcm.polity.dev/machineclass";
+
 /// A template of machines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MachineClass {
@@ -86,10 +91,22 @@ impl NodeCapacity {
 }
 
 impl MachineClass {
-    /// The CustomResourceDefinition of the classes, which no policy governs.
+    /// The CustomResourceDefinition.
     pub fn crd() -> Crd {
         Crd::of::<MachineClass>("machineclasses")
             .column("Secret", ".spec.secretRef.name")
             .age_column("Age", ".metadata.creationTimestamp")
+    }
+
+    /// Whether a machine of the class's namespace refers to it.
+    pub fn is_used_by(&self, machine: &Machine) -> bool {
+        let named = &machine.spec.class;
+        named.kind == Self::KIND && named.name == self.metadata.name
+    }
+
+    /// Whether it has the finalizer.
+    pub fn is_held(&self) -> bool {
+        let finalizers = &self.metadata.finalizers;
+        finalizers.iter().any(|held| held == CLASS_FINALIZER)
     }
 }

@@ -1,4 +1,4 @@
-//! The kinds of `mcm.polity.dev`, which the policies `mcm-machine`, `mcm-machineset` and `mcm-safety` share.
+//! The kinds of `mcm.polity.dev`, which the policies `mcm-machine`, `mcm-machineclass`, `mcm-machineset` and `mcm-safety` share.
 //!
 //! Data comes as JSON, is read into these types, and is written back as patches. This crate also has the
 //! configuration of `mcm-machine`, functions that need only an object, and the requests to a driver. It does not
@@ -15,7 +15,7 @@ mod safety;
 mod set;
 pub mod token;
 
-pub use class::{ClassSpec, MachineClass, NodeCapacity, SecretRef};
+pub use class::{CLASS_FINALIZER, ClassSpec, MachineClass, NodeCapacity, SecretRef};
 pub use config::{Config, Since, UnhealthyNode, Wait, credential_keys};
 pub use machine::{
     ClassRef, Credentials, CurrentStatus, DEFAULT_PRIORITY, DEPLOYMENT, FINALIZER, KnownCondition,

@@ -62,6 +62,7 @@ static EDGES: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     let manifests = [
         capv_machine::manifest(),
         mcm_machine::manifest(),
+        mcm_machineclass::manifest(),
         mcm_machineset::manifest(),
         mcm_safety::manifest(),
         capa_identity::manifest(),

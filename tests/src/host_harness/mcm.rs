@@ -1,5 +1,5 @@
-//! Bindings of `mcm-machine`, `mcm-machineset` and `mcm-safety` with all grants that they need, and the objects that a
-//! machine is made from.
+//! Bindings of `mcm-machine`, `mcm-machineclass`, `mcm-machineset` and `mcm-safety` with all grants that they need, and the
+//! objects that a machine is made from.
 
 use serde_json::{Value, json};
 
@@ -40,6 +40,18 @@ pub fn machines(configuration: Value) -> Value {
                 {"secrets": {}}, {"lock": ["deployment/*"]}, {"mint": ["bootstrap-token"]},
                 {"cloud": ["machine.*"]},
             ],
+        },
+    })
+}
+
+/// Governs MachineClasses by `mcm-machineclass`.
+pub fn classes() -> Value {
+    json!({
+        "apiVersion": "polity.dev/v1alpha1", "kind": "PolicyBinding", "metadata": {"name": "classes"},
+        "spec": {
+            "governs": {"apiVersion": MCM, "kind": "MachineClass"},
+            "policies": {"lifecycle": {"file": "mcm_machineclass.wasm"}},
+            "grants": [{"ask": {"apiVersion": MCM, "kind": "Machine", "fields": ["spec.class"]}}],
         },
     })
 }

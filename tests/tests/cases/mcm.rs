@@ -1,4 +1,4 @@
-//! The cases of `mcm-machine`, `mcm-machineset`, `mcm-safety` and `mcm-identity`.
+//! The cases of `mcm-machine`, `mcm-machineclass`, `mcm-machineset`, `mcm-safety` and `mcm-identity`.
 
 mod machine {
     use mcm_machine::cases::Case;
@@ -15,6 +15,24 @@ mod machine {
     #[test]
     fn the_manifest_is_the_same_natively_and_as_a_component() {
         crate::cases::same_manifest("mcm-machine", mcm_machine::manifest());
+    }
+}
+
+mod class {
+    use mcm_machineclass::cases::Case;
+
+    fn in_the_sandbox(case: Case) {
+        let ended = case.run(crate::cases::lifecycle("mcm-machineclass"));
+        case.check(&ended);
+        let natively = case.run(|pass| polity_sdk::step::lifecycle(pass, mcm_machineclass::reconcile));
+        assert_eq!(ended, natively);
+    }
+
+    mcm_machineclass::each_case!(in_the_sandbox);
+
+    #[test]
+    fn the_manifest_is_the_same_natively_and_as_a_component() {
+        crate::cases::same_manifest("mcm-machineclass", mcm_machineclass::manifest());
     }
 }
 
@@ -75,6 +93,9 @@ mod identity {
 pub(crate) fn run_all(recorded: &crate::cases::Recorded) {
     for (_, case) in mcm_machine::cases::all() {
         case.run(recorded.lifecycle("mcm-machine"));
+    }
+    for (_, case) in mcm_machineclass::cases::all() {
+        case.run(recorded.lifecycle("mcm-machineclass"));
     }
     for (_, case) in mcm_machineset::cases::all() {
         case.run(recorded.lifecycle("mcm-machineset"));

@@ -56,6 +56,7 @@ const NOT_FROM_OUTSIDE: [&str; 7] = [
 #[test]
 fn the_scenarios_take_every_edge_of_mcm_that_can_be_brought_about() {
     let recordings = super::mcm::recordings();
+    every_edge_of("mcm-machineclass", &recordings);
     every_edge_of("mcm-machineset", &recordings);
     every_edge_of("mcm-safety", &recordings);
     let (_, said) = edges_of("mcm-machine", &recordings);

@@ -1,5 +1,7 @@
-//! mcm-machine, mcm-machineset and mcm-safety: (g) 1 to 17 of their specification, and what (i) adds to them.
+//! mcm-machine, mcm-machineclass, mcm-machineset and mcm-safety: (g) 1 to 17 of their specification, and what (i) adds to
+//! them.
 
+mod class;
 pub(crate) mod creation;
 pub(crate) mod deletion;
 pub(crate) mod draining;
@@ -14,6 +16,7 @@ mod size;
 /// Runs every scenario and records its passes.
 pub(crate) fn recordings() -> Vec<std::path::PathBuf> {
     let all = [
+        class::recordings(),
         creation::recordings(),
         health::recordings(),
         deletion::recordings(),
