@@ -249,8 +249,14 @@ async fn a_machine_whose_class_is_gone_is_deleted_with_the_credentials_that_the_
         machines[0]["status"]["credentials"]["secretName"],
         "cloud-credentials"
     );
-    let classes = host.objects(&kind(MCM, "MachineClass")).await;
-    host.delete(&kind(MCM, "MachineClass"), &classes[0]).await;
+    // Somebody does not wait for its machines.
+    let of_classes = kind(MCM, "MachineClass");
+    let is_held = |classes: &[Value]| classes[0]["metadata"]["finalizers"].is_array();
+    let classes = host.until(&of_classes, is_held).await;
+    host.delete(&of_classes, &classes[0]).await;
+    host.patch(&classes[0], json!({"metadata": {"finalizers": null}}))
+        .await;
+    host.until(&of_classes, <[Value]>::is_empty).await;
     for machine in &machines {
         host.delete(&kind(MCM, "Machine"), machine).await;
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use polity_core::contract::ObjectRef;
+use polity_core::record::PassRecord;
 use polity_tests::host_fixture::reference;
 use polity_tests::host_harness::backend::Backend;
 use polity_tests::host_harness::mcm;
@@ -30,7 +31,7 @@ async fn begun(on: &dyn Backend) -> Story {
 
 /// Waits until the last pass of the class was this.
 async fn until_told(story: &Story, pass: &str) {
-    let told = |passes: &[_]| passes.last().is_some_and(|last| tell(last) == pass);
+    let told = |passes: &[PassRecord]| passes.last().is_some_and(|last| tell(last) == pass);
     story.until_passes(told).await;
 }
 
@@ -53,7 +54,10 @@ async fn delete(story: &Story, name: &str) {
 
 async fn scale(story: &Story, replicas: u32) {
     let replicas = json!({"spec": {"replicas": replicas}});
-    let scaled = story.site.patch(&named("MachineSet", "web"), None, replicas).await;
+    let scaled = story
+        .site
+        .patch(&named("MachineSet", "web"), None, replicas)
+        .await;
     scaled.expect("the set is there");
 }
 
@@ -71,12 +75,18 @@ async fn mcm_k03_a_class_that_is_deleted_stays_until_its_last_machine_was_delete
     delete(&story, "m-2").await;
     until_gone(&story).await;
     story.settles().await;
-    let all = ["K05 settled", "K01 settled", "K02 settled", "K03 settled", "K04 settled"];
+    let all = [
+        "K05 settled",
+        "K01 settled",
+        "K02 settled",
+        "K03 settled",
+        "K04 settled",
+    ];
     assert_eq!(once(told(&story)), all);
 
     // Each step of the deletion had the class and its Secret.
     let machine = told_of(&story, "m-2");
-    let lacks = |pass: &&String| ["R05", "R27x"].iter().any(|edge| pass.contains(edge));
+    let lacks = |pass: &&String| ["R05", "R27x"].iter().any(|edge| pass.contains(*edge));
     assert_eq!(machine[done..].iter().find(lacks), None);
     assert_eq!(machine.last().map(String::as_str), Some("X40 settled"));
     assert!(story.site.vms().is_empty());
