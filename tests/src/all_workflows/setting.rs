@@ -46,7 +46,7 @@ pub async fn prepare(site: &Site, workflows: &[Workflow]) {
                 objects.extend(TENANTS.map(|tenant| capv_machine(tenant, "vm")));
             }
             Workflow::McmMachines => {
-                bindings.extend([mcm_machines(), mcm::safeties()]);
+                bindings.extend([mcm_machines(), mcm::safeties(), mcm::classes()]);
                 objects.extend([workload(), classes()].concat());
             }
             Workflow::Orb => {
