@@ -1,4 +1,5 @@
-//! The kinds of `mcm.polity.dev`, which the policies `mcm-machine`, `mcm-machineclass`, `mcm-machineset` and `mcm-safety` share.
+//! The kinds of `mcm.polity.dev`, which the policies `mcm-machine`, `mcm-machineclass`, `mcm-machineset` and `mcm-safety`
+//! share.
 //!
 //! Data comes as JSON, is read into these types, and is written back as patches. This crate also has the
 //! configuration of `mcm-machine`, functions that need only an object, and the requests to a driver. It does not

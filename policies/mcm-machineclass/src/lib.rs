@@ -3,9 +3,9 @@
 //!
 //! Machines alone count, those that are being deleted too. The template of a MachineSet does not.
 //!
-//! Source: `reconcileClusterMachineClass` of machine-controller-manager
-//! (`pkg/util/provider/machinecontroller/machineclass.go`) and `findMachinesForClass` (`machineclass_util.go`). There, too, a
-//! class that nobody uses loses its finalizer, whether it is being deleted or not.
+//! Source: `reconcileClusterMachineClass` and `findMachinesForClass` of machine-controller-manager
+//! (`pkg/util/provider/machinecontroller/machineclass.go`, `machineclass_util.go`). There, too, a class that nobody uses loses
+//! its finalizer, whether it is being deleted or not.
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod cases;
