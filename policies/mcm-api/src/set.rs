@@ -82,10 +82,12 @@ pub struct SetStatus {
 }
 
 impl MachineSet {
-    /// The CustomResourceDefinition.
+    /// The CustomResourceDefinition. Its scale names no selector, as Gardener's definition does not
+    /// (machine-controller-manager, `kubernetes/crds/machine.sapcloud.io_machinesets.yaml`).
     pub fn crd() -> Crd {
         Crd::of::<MachineSet>("machinesets")
             .short_name("mcs")
+            .scale(".spec.replicas", ".status.replicas")
             .column("Desired", ".spec.replicas")
             .column("Current", ".status.replicas")
             .column("Ready", ".status.readyReplicas")

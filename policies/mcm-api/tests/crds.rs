@@ -2,7 +2,7 @@
 
 use mcm_api::{Machine, MachineClass, MachineSafety, MachineSet};
 use polity_sdk::Crd;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Every field says its type, or that it keeps what it does not know.
 fn assert_structural(schema: &Value, path: &str) {
@@ -40,4 +40,15 @@ fn what_a_class_says_to_its_driver_is_kept_as_it_is() {
     let schema = schema(&MachineClass::crd());
     let spec = &schema["properties"]["spec"]["properties"]["providerSpec"];
     assert_eq!(spec["x-kubernetes-preserve-unknown-fields"], true);
+}
+
+#[test]
+fn the_scale_of_a_set_names_numbers_that_the_set_has() {
+    let version = MachineSet::crd().json()["spec"]["versions"][0].clone();
+    let scale = json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    assert_eq!(version["subresources"], json!({"status": {}, "scale": scale}));
+    for part in ["spec", "status"] {
+        let number = &version["schema"]["openAPIV3Schema"]["properties"][part]["properties"]["replicas"];
+        assert_eq!(number["type"], "integer", "{part}");
+    }
 }

@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::Kind;
 
-/// A CustomResourceDefinition (`apiextensions.k8s.io/v1`) with a status subresource.
+/// A CustomResourceDefinition (`apiextensions.k8s.io/v1`) with a status subresource, and with a scale if
+/// [`scale`](Self::scale) names its numbers.
 ///
 /// The schema is a structural one, as Kubernetes demands: it is inlined, without `$ref`, and `null` becomes
 /// `nullable`. `status.pending` is added, in which the host enters creates before it performs them. A type
@@ -21,6 +22,7 @@ pub struct Crd {
     short_names: Vec<String>,
     namespaced: bool,
     columns: Vec<Column>,
+    subresources: Value,
     schema: Value,
 }
 
@@ -51,6 +53,7 @@ impl Crd {
             short_names: Vec::new(),
             namespaced: K::NAMESPACED,
             columns: Vec::new(),
+            subresources: json!({ "status": {} }),
             schema,
         }
     }
@@ -81,6 +84,14 @@ impl Crd {
         self
     }
 
+    /// The subresource `scale`, by which `kubectl scale` and autoscalers change a number: the paths of the
+    /// wanted number and of the observed one, for example `.spec.replicas` and `.status.replicas`.
+    pub fn scale(mut self, spec_replicas: &str, status_replicas: &str) -> Self {
+        self.subresources["scale"] =
+            json!({ "specReplicasPath": spec_replicas, "statusReplicasPath": status_replicas });
+        self
+    }
+
     /// The manifest of the CustomResourceDefinition.
     pub fn json(&self) -> Value {
         let columns: Vec<Value> = self
@@ -106,7 +117,7 @@ impl Crd {
                     "name": self.version,
                     "served": true,
                     "storage": true,
-                    "subresources": { "status": {} },
+                    "subresources": self.subresources,
                     "additionalPrinterColumns": columns,
                     "schema": { "openAPIV3Schema": self.schema },
                 }],
