@@ -184,9 +184,9 @@ async fn what_is_not_done_is_refused_with_its_reason() {
             "PUT",
             &format!("{one}/scale"),
             plain,
-            501,
-            "NotImplemented",
-            "things/scale",
+            404,
+            "NotFound",
+            "could not find",
         ),
         (
             "POST",

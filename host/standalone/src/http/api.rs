@@ -183,6 +183,9 @@ impl Api {
         if target.part == Part::Eviction {
             return evict(&parts.method, content_type, &call);
         }
+        if target.part == Part::Scale {
+            return scale(&parts.method, content_type, &call);
+        }
         match (&parts.method, target.name.is_some()) {
             (&Method::GET | &Method::HEAD, true) if query.flag("watch") != Some(true) => {
                 Ok(one(&presenter, StatusCode::OK, &verbs::get(&call)?))
@@ -321,6 +324,23 @@ fn evict(method: &Method, content_type: Option<&str>, call: &Call<'_>) -> Result
     check_json(content_type)?;
     let (status, warnings) = verbs::evict(call)?;
     let mut response = reply::json(StatusCode::CREATED, status.to_string());
+    reply::warn(&mut response, &warnings);
+    Ok(response)
+}
+
+fn scale(method: &Method, content_type: Option<&str>, call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    let (scale, warnings) = match *method {
+        Method::GET | Method::HEAD if call.query.flag("watch") != Some(true) => {
+            (verbs::scale::get(call)?, Vec::new())
+        }
+        Method::PUT => {
+            check_json(content_type)?;
+            verbs::scale::update(call)?
+        }
+        Method::PATCH => verbs::scale::patch(call, PatchKind::of(content_type)?)?,
+        _ => return Err(call.target.verb_refused()),
+    };
+    let mut response = reply::json(StatusCode::OK, scale.to_string());
     reply::warn(&mut response, &warnings);
     Ok(response)
 }

@@ -28,6 +28,7 @@ const VERBS: [&str; 8] = [
 ];
 /// The verbs of a kind whose CRD is being deleted.
 const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
+/// The verbs of `status` and `scale`.
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The media type of aggregated discovery.
@@ -129,6 +130,17 @@ fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
                 "verbs": STATUS_VERBS,
             }));
         }
+        if served.scale.is_some() {
+            resources.push(json!({
+                "name": format!("{}/scale", kind.plural),
+                "singularName": "",
+                "namespaced": kind.namespaced,
+                "group": "autoscaling",
+                "version": "v1",
+                "kind": "Scale",
+                "verbs": STATUS_VERBS,
+            }));
+        }
         if kind.is_evicted() {
             resources.push(json!({
                 "name": format!("{}/eviction", kind.plural),
@@ -196,6 +208,13 @@ fn aggregate_version(registry: &Registry, group: &str, version: &str) -> Value {
                 subresources.push(json!({
                     "subresource": "status",
                     "responseKind": response,
+                    "verbs": STATUS_VERBS,
+                }));
+            }
+            if served.scale.is_some() {
+                subresources.push(json!({
+                    "subresource": "scale",
+                    "responseKind": { "group": "autoscaling", "version": "v1", "kind": "Scale" },
                     "verbs": STATUS_VERBS,
                 }));
             }

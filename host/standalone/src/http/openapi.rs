@@ -126,26 +126,25 @@ fn describe(kind: &Kind, served: &Version, schema: Option<&String>, paths: &mut 
             "delete": about.operation("deletecollection", &["labelSelector", "fieldSelector"]),
         }),
     );
-    let methods = json!({
-        "get": about.operation("get", &[]),
-        "put": about.operation("put", &["fieldManager", "fieldValidation"]),
-        "patch": about.operation("patch", &["fieldManager", "fieldValidation"]),
-    });
+    let mut methods = about.changes();
     if served.status {
         paths.insert(format!("{object}/status"), methods.clone());
     }
+    let part = |group: &str, kind_of_part: &str| About {
+        gvk: json!({ "group": group, "version": "v1", "kind": kind_of_part }),
+        schema: None,
+        namespaced: kind.namespaced,
+    };
+    if served.scale.is_some() {
+        paths.insert(format!("{object}/scale"), part("autoscaling", "Scale").changes());
+    }
     if kind.is_evicted() {
-        let eviction = About {
-            gvk: json!({ "group": "policy", "version": "v1", "kind": "Eviction" }),
-            schema: None,
-            namespaced: kind.namespaced,
-        };
+        let eviction = part("policy", "Eviction");
         paths.insert(
             format!("{object}/eviction"),
             json!({ "post": eviction.operation("post", &["fieldManager", "fieldValidation"]) }),
         );
     }
-    let mut methods = methods;
     methods["delete"] = about.operation("delete", &["gracePeriodSeconds", "propagationPolicy"]);
     paths.insert(object, methods);
 }
@@ -157,6 +156,15 @@ struct About<'a> {
 }
 
 impl About<'_> {
+    /// The operations by which one object, or a part of it, is read and changed.
+    fn changes(&self) -> Value {
+        json!({
+            "get": self.operation("get", &[]),
+            "put": self.operation("put", &["fieldManager", "fieldValidation"]),
+            "patch": self.operation("patch", &["fieldManager", "fieldValidation"]),
+        })
+    }
+
     fn operation(&self, action: &str, parameters: &[&str]) -> Value {
         let query = parameters.iter().map(|name| {
             json!({ "name": name, "in": "query", "schema": { "type": "string", "uniqueItems": true } })

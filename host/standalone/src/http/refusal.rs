@@ -247,6 +247,20 @@ impl Refusal {
         Self::new(500, "", message)
     }
 
+    /// 500: an object without a wanted number has no scale.
+    pub(crate) fn no_scale(path: &str) -> Self {
+        let why = format!("the spec replicas field {path:?} does not exist");
+        Self {
+            details: Some(json!({ "causes": [{ "message": why }] })),
+            ..Self::new(500, "InternalError", format!("Internal error occurred: {why}"))
+        }
+    }
+
+    /// 500, without a reason: an object's numbers cannot be read or written by their paths.
+    pub(crate) fn broken_scale(why: String) -> Self {
+        Self::new(500, "", why)
+    }
+
     /// 500: a bug of Polity, or a failure of the disk.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message)

@@ -29,12 +29,14 @@ pub(crate) enum Part {
     Whole,
     /// Its status alone.
     Status,
+    /// The number of its replicas.
+    Scale,
     /// Its eviction, which can only be created: of pods.
     Eviction,
 }
 
 /// Subresources of builtin kinds in real API servers that this server refuses by name.
-const ABSENT: [(&str, &str); 11] = [
+const ABSENT: [(&str, &str); 10] = [
     ("pods", "exec"),
     ("pods", "log"),
     ("pods", "attach"),
@@ -45,7 +47,6 @@ const ABSENT: [(&str, &str); 11] = [
     ("pods", "resize"),
     ("nodes", "proxy"),
     ("namespaces", "finalize"),
-    ("", "scale"),
 ];
 
 impl Target {
@@ -68,8 +69,9 @@ impl Target {
         let part = match location.subresource.as_deref() {
             None => Part::Whole,
             Some("status") if kind.versions[version].status => Part::Status,
+            Some("scale") if kind.versions[version].scale.is_some() => Part::Scale,
             Some("eviction") if kind.is_evicted() => Part::Eviction,
-            Some(sub) if ABSENT.contains(&(&kind.plural, sub)) || ABSENT.contains(&("", sub)) => {
+            Some(sub) if ABSENT.contains(&(&kind.plural, sub)) => {
                 return Err(Refusal::not_implemented(&format!(
                     "subresource {}/{sub}",
                     kind.plural

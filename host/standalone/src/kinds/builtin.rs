@@ -56,6 +56,7 @@ impl Name {
                 schema: meta::rooted(schema),
                 source: Value::Null,
                 status: false,
+                scale: None,
                 columns: vec![Column::age()],
             }],
             unserved: Vec::new(),

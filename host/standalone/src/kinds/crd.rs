@@ -9,7 +9,7 @@ use polity_kube_rules::{
 };
 use serde_json::{Value, json};
 
-use super::{Kind, Rules, Version, api_version, meta};
+use super::{Kind, Rules, Scale, Version, api_version, meta};
 use crate::http::{
     refusal::Cause,
     table::{Column, JsonPath},
@@ -245,6 +245,7 @@ fn compile_version(path: &str, version: &Value, causes: &mut Vec<Cause>) -> Vers
         schema: meta::rooted(schema),
         source,
         status: version["subresources"]["status"].is_object(),
+        scale: Scale::declared(path, version, causes),
         columns: columns(path, version, causes),
         name,
     }

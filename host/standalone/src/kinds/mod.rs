@@ -4,6 +4,7 @@ mod builtin;
 mod crd;
 mod events;
 mod meta;
+mod scale;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,6 +14,7 @@ use serde_json::Value;
 pub(crate) use crd::{CRD_RESOURCE, admit as admit_crd, kind_of as custom_kind, set_terminating};
 pub(crate) use events::core_field as core_event_field;
 pub(crate) use meta::source as object_meta_source;
+pub(crate) use scale::Scale;
 
 use crate::{
     http::{
@@ -59,6 +61,8 @@ pub(crate) struct Version {
     pub(crate) source: Value,
     /// Whether there is a status subresource.
     pub(crate) status: bool,
+    /// Where objects have the numbers of the scale subresource, if there is one.
+    pub(crate) scale: Option<Scale>,
     /// The columns of a `Table` beside the name.
     pub(crate) columns: Vec<Column>,
 }

@@ -7,7 +7,7 @@ use crate::{
     controllers::budget,
     http::{
         refusal::{Cause, Refusal},
-        target::Target,
+        target::{Part, Target},
     },
     kinds::{Rules, admit_crd},
     metadata::{NameRule, problems},
@@ -72,6 +72,11 @@ pub(crate) fn check_place(target: &Target, object: &mut Value) -> Result<(), Ref
             return Err(Refusal::bad_request(message));
         }
     }
+    check_identity(target, fields)
+}
+
+/// Checks that a body has the place in its path, and sets its place from there.
+pub(crate) fn check_identity(target: &Target, fields: &mut Map<String, Value>) -> Result<(), Refusal> {
     let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
     let Some(metadata) = metadata.as_object_mut() else {
         return Err(Refusal::bad_request("metadata is no JSON object"));
@@ -137,11 +142,15 @@ pub(crate) fn conform(
     target.kind.to_storage(object);
     let schema = &target.version().schema;
     let unknown = schema.prune(object);
-    let warnings = fields.judge(target, object, &unknown)?;
+    let of = (target.kind.kind.as_str(), target.version().name.as_str());
+    let warnings = fields.judge(of, object, &unknown)?;
     tidy(object);
     schema.fill_in(object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let mut causes = schema.validate(object, old);
+    if let Some(scale) = &target.version().scale {
+        causes.extend(scale.faults(object, target.part == Part::Status));
+    }
     if causes.is_empty() {
         causes = problems(object, target.name_rule());
     }

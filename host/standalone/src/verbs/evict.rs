@@ -25,7 +25,7 @@ pub(crate) fn evict(call: &Call<'_>) -> Result<(Value, Vec<String>), Refusal> {
     let (key, name) = target.named()?;
     let (mut eviction, fields) = call.begin_write()?;
     check(&eviction, &key)?;
-    let warnings = fields.warnings_of("Eviction", "v1")?;
+    let warnings = fields.judge(("Eviction", "v1"), &eviction, &[])?;
     let (how, preconditions) = DeleteOptions::parse(eviction["deleteOptions"].take())?.read()?;
     call.store.write(|write| {
         let pod = write

@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 use crate::http::{
     query::FieldValidation,
     refusal::{Cause, Refusal, Subject},
-    target::Target,
 };
 
 /// The fields of an operation of a JSON patch.
@@ -60,46 +59,46 @@ impl FieldCheck {
         }
     }
 
-    /// Returns warnings about these fields and about the unknown fields of `object`.
+    /// Nothing is wrong with fields that no client has sent.
+    pub(crate) fn none() -> Self {
+        Self::new(FieldValidation::Ignore, &[])
+    }
+
+    /// Returns warnings about these fields and about the unknown fields of `object`, which is of this kind and
+    /// version.
     ///
     /// # Errors
     /// 400, or for a patch 422, if the client wants no field to be ignored.
     pub(crate) fn judge(
         mut self,
-        target: &Target,
+        of: (&str, &str),
         object: &Value,
         unknown: &[String],
     ) -> Result<Vec<String>, Refusal> {
         self.problems.extend(told("unknown", unknown));
+        match self.validation {
+            FieldValidation::Ignore => Ok(Vec::new()),
+            FieldValidation::Strict if !self.problems.is_empty() => {
+                let why = format!("strict decoding error: {}", self.problems.join(", "));
+                Err(self.unreadable(of, object, &why))
+            }
+            FieldValidation::Strict | FieldValidation::Warn => Ok(self.problems),
+        }
+    }
+
+    /// The refusal of a body, or of what a patch makes, that is no object of this kind and version.
+    pub(crate) fn unreadable(&self, (kind, version): (&str, &str), object: &Value, why: &str) -> Refusal {
         if self.is_patch {
             let nobody = Subject {
                 group: "",
                 kind: "",
                 name: "",
             };
-            return self.warnings(|why| Refusal::invalid(nobody, &[Cause::invalid("patch", object, why)]));
+            return Refusal::invalid(nobody, &[Cause::invalid("patch", object, why)]);
         }
-        self.warnings_of(&target.kind.kind, &target.version().name)
-    }
-
-    /// Returns warnings about a body without a schema here; 400 if the client wants no field to be ignored.
-    pub(crate) fn warnings_of(self, kind: &str, version: &str) -> Result<Vec<String>, Refusal> {
-        self.warnings(|why| {
-            Refusal::bad_request(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
-            ))
-        })
-    }
-
-    fn warnings(self, refusal: impl FnOnce(&str) -> Refusal) -> Result<Vec<String>, Refusal> {
-        match self.validation {
-            FieldValidation::Ignore => Ok(Vec::new()),
-            FieldValidation::Strict if !self.problems.is_empty() => {
-                let why = format!("strict decoding error: {}", self.problems.join(", "));
-                Err(refusal(&why))
-            }
-            FieldValidation::Strict | FieldValidation::Warn => Ok(self.problems),
-        }
+        Refusal::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
+        ))
     }
 }
 

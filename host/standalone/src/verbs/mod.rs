@@ -7,6 +7,7 @@ mod evict;
 mod fields;
 mod patch;
 mod read;
+pub(crate) mod scale;
 mod selection;
 mod update;
 

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     http::refusal::Refusal,
-    verbs::admission::{DEPTH, Shape, check_place, too_deep},
+    verbs::{
+        admission::{DEPTH, Shape, check_place, too_deep},
+        fields::FieldCheck,
+    },
 };
 
 /// How many operations a JSON patch may have (apiserver `maxJSONPatchOperations`).
@@ -62,12 +65,7 @@ impl PatchKind {
 pub(crate) fn patch(call: &Call<'_>, kind: PatchKind) -> Result<Written, Refusal> {
     let target = call.target;
     let (key, _) = target.named()?;
-    let (body, fields) = call.begin_write()?;
-    let fields = match kind {
-        PatchKind::Json => fields.of_json_patch(&body),
-        PatchKind::Merge => fields.of_merge_patch(),
-    };
-    let patch = Patch::parse(body, kind)?;
+    let (patch, fields) = Patch::begin(call, kind)?;
     replace(call, &key, |stored, now| {
         let tree = stored.tree();
         let served = target.kind.in_version(target.version(), stored);
@@ -78,12 +76,22 @@ pub(crate) fn patch(call: &Call<'_>, kind: PatchKind) -> Result<Written, Refusal
     })
 }
 
-enum Patch {
+pub(super) enum Patch {
     Json(json_patch::Patch),
     Merge(Value),
 }
 
 impl Patch {
+    /// Reads and checks the patch of a request.
+    pub(super) fn begin(call: &Call<'_>, kind: PatchKind) -> Result<(Self, FieldCheck), Refusal> {
+        let (body, fields) = call.begin_write()?;
+        let fields = match kind {
+            PatchKind::Json => fields.of_json_patch(&body),
+            PatchKind::Merge => fields.of_merge_patch(),
+        };
+        Ok((Self::parse(body, kind)?, fields))
+    }
+
     fn parse(body: Value, kind: PatchKind) -> Result<Self, Refusal> {
         match kind {
             PatchKind::Merge if body.is_object() => Ok(Self::Merge(body)),
@@ -100,7 +108,7 @@ impl Patch {
         }
     }
 
-    fn apply(&self, object: &mut Value) -> Result<(), Refusal> {
+    pub(super) fn apply(&self, object: &mut Value) -> Result<(), Refusal> {
         match self {
             Self::Merge(patch) => merge_patch::apply(patch, object),
             Self::Json(patch) => {

@@ -45,18 +45,22 @@ pub(crate) fn update(call: &Call<'_>) -> Result<Written, Refusal> {
         );
         return Err(Refusal::invalid(target.kind.invalid_subject(name), &[cause]));
     }
-    // In an update a uid is a precondition. In a patch it is an attempt to change the uid.
-    let uid = object["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty());
-    let same = Preconditions {
-        uid: uid.map(str::to_owned),
-        resource_version: None,
-    };
+    let same = same_uid(&object);
     replace(call, &key, |stored, now| {
         let stored = stored.tree();
         same.check(&stored)
             .map_err(|why| Refusal::conflict(target.subject(name), &why))?;
         Replacement::new(target, &key, &stored, object.clone(), fields.clone(), now)
     })
+}
+
+/// In an update a uid is a precondition. In a patch it is an attempt to change the uid.
+pub(super) fn same_uid(body: &Value) -> Preconditions {
+    let uid = body["metadata"]["uid"].as_str().filter(|uid| !uid.is_empty());
+    Preconditions {
+        uid: uid.map(str::to_owned),
+        resource_version: None,
+    }
 }
 
 /// Puts an object in place of the one with this key. `work_out` makes it from the stored one and the time.
@@ -91,7 +95,7 @@ pub(super) struct Replacement {
     /// The object to store; `None` if nothing changes.
     next: Option<Draft>,
     /// Warnings for the `Warning` header.
-    warnings: Vec<String>,
+    pub(super) warnings: Vec<String>,
 }
 
 impl Replacement {
@@ -113,7 +117,7 @@ impl Replacement {
             return Ok(Replacement { next: None, warnings });
         }
         check_change(target, key, stored, &next)?;
-        if target.part == Part::Whole
+        if target.part != Part::Status
             && target.kind.rules.counts_generations()
             && content_differs(target, stored, &next)
         {
