@@ -42,6 +42,7 @@ mod replay;
 mod resolve;
 mod resumed;
 mod sandbox;
+mod scales;
 mod scenarios;
 mod schemas;
 mod secrets;

@@ -4,6 +4,8 @@
 //! [`Store`], with objects of `kinds` that a [`Schema`](polity_kube_rules::schema::Schema) checks. `controllers` do what
 //! follows in the same transaction. `http` shows the result. A watch is a position in the history of its table.
 //!
+//! The subresources are `status`, the `eviction` of pods, and the `scale` of custom kinds that declare one.
+//!
 //! Nodes, pods, volumes and similar objects are written by others. The status of a disruption budget is
 //! computed here, in the transaction of the write that changes it, and evictions use it.
 //!
