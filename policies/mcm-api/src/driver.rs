@@ -1,4 +1,4 @@
-//! The requests to a machine's driver. Each carries the machine's class and the Secret of the class.
+//! The requests to a machine's driver. Each carries the machine's class, and a creation the Secret of the class.
 
 use polity_sdk::cloud::machine::{self as machines, Creation, Known, Vm};
 use polity_sdk::prelude::*;
@@ -24,7 +24,8 @@ fn known<'a>(machine: &'a Machine, class: Option<&'a MachineClass>) -> Known<'a>
         name: &machine.metadata.name,
         provider_id: machine.status.provider_id.as_deref(),
         provider_spec: class.map(|class| &class.spec.provider_spec),
-        user_data: class.and_then(user_data),
+        // Only a new machine boots with it. Where the host refuses it, the machine can still be seen and deleted.
+        user_data: None,
     }
 }
 

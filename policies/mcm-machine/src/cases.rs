@@ -91,18 +91,9 @@ const CREATE: &str = concat!(
     r#""bootstrapToken":{"$secret":{"name":"token-1","key":"token"}}}"#
 );
 const MINT: &str = "mint bootstrap-token for 1200000 ms";
-const DELETE: &str = concat!(
-    r#"machine.delete {"name":"m","providerID":"vm-1","providerSpec":{"size":"s"},"#,
-    r#""userData":{"$secret":{"name":"user-data","key":"userData"}}}"#
-);
-const STATUS: &str = concat!(
-    r#"machine.status {"name":"m","providerID":"vm-1","providerSpec":{"size":"s"},"#,
-    r#""userData":{"$secret":{"name":"user-data","key":"userData"}}}"#
-);
-const INITIALIZE: &str = concat!(
-    r#"machine.initialize {"name":"m","providerID":"vm-1","providerSpec":{"size":"s"},"#,
-    r#""userData":{"$secret":{"name":"user-data","key":"userData"}}}"#
-);
+const DELETE: &str = r#"machine.delete {"name":"m","providerID":"vm-1","providerSpec":{"size":"s"}}"#;
+const STATUS: &str = r#"machine.status {"name":"m","providerID":"vm-1","providerSpec":{"size":"s"}}"#;
+const INITIALIZE: &str = r#"machine.initialize {"name":"m","providerID":"vm-1","providerSpec":{"size":"s"}}"#;
 const REVOKE: &str = r#"revoke {"$secret":{"name":"token-1","key":"token"}}"#;
 /// The notes of every pass of a live machine up to its finalizer.
 const LIVE: &str = "R02 R03 R06 R09 R11";
