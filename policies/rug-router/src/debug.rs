@@ -20,8 +20,7 @@ pub(crate) fn holds(cx: &Cx, router: &mut Router) -> bool {
         router.status.conditions.remove(DEBUGGING);
         return false;
     };
-    let message = reason.clone().unwrap_or_default();
-    let conditions = &mut router.status.conditions;
+    let (message, conditions) = (reason.clone().unwrap_or_default(), &mut router.status.conditions);
     conditions.set(cx.now(), DEBUGGING, ConditionStatus::True, "Debug", message);
     events::drop_requests(router);
     true

@@ -25,12 +25,11 @@ pub fn manifest() -> Manifest {
         .edges(Edge::table(EDGES))
 }
 
-const WRITES: &str = "metadata.finalizers
-    status.machineState status.action status.vm status.queue status.bootAttempts status.lastErrorTime
-    status.neutronStatus status.rebuildImageUUID status.observedGeneration status.readRequest status.rebuildRequest
-    status.nextPoll status.instance status.ports status.withheld status.push status.plugSince status.plugging
-    status.traffic status.trafficTime status.conditions[Ready] status.conditions[PortsPlugged]
-    status.conditions[RebuildTaken] status.conditions[Debugging]";
+const WRITES: &str = "metadata.finalizers status.machineState status.action status.vm status.queue status.bootAttempts
+    status.lastErrorTime status.neutronStatus status.rebuildImageUUID status.observedGeneration status.readRequest
+    status.rebuildRequest status.nextPoll status.instance status.ports status.withheld status.push status.plugSince status.plugging
+    status.traffic status.trafficTime status.conditions[Ready] status.conditions[PortsPlugged] status.conditions[RebuildTaken]
+    status.conditions[Debugging]";
 
 /// One line for each edge: its id, its meaning, and how the host derives it if the policy does not note it.
 const EDGES: &str = include_str!("edges.tsv");

@@ -39,8 +39,11 @@ pub(crate) async fn enter(cx: &Cx, router: &mut Router) {
     }
     let (length, most) = (router.status.queue.len(), cx.config().queue_warning_threshold);
     if length > most as usize {
-        let message = format!("{length} events wait");
-        cx.event(EventType::Warning, "QueueTooLong", message);
+        cx.event(
+            EventType::Warning,
+            "QueueTooLong",
+            format!("{length} events wait"),
+        );
     }
 }
 

@@ -25,10 +25,13 @@ impl Router {
             // The rebuild is complete except for the creation of a VM.
             status.action = Action::Create;
         }
-        match to {
-            State::CalcAction => self.rest(cx),
-            _ => Next::after(Duration::ZERO),
+        // In CALC_ACTION the machine yields. Without events in the queue, the next thing to do is the poll.
+        if to != State::CalcAction || !self.status.queue.is_empty() {
+            return Next::after(Duration::ZERO);
         }
+        let period = cx.config().health_check_period.into();
+        self.status.next_poll = Some(cx.now() + period);
+        Next::settled_for(period)
     }
 
     /// Takes an edge. The new state is executed after a short time.
@@ -41,16 +44,6 @@ impl Router {
     pub(crate) fn take_failed(&mut self, cx: &Cx, edge: &str, to: State, failure: Failure) -> Next {
         let _ = self.take(cx, edge, to);
         Next::failed(RetryClass::Short, failure)
-    }
-
-    /// The machine yields. Without events in the queue, the next thing to do is the poll.
-    fn rest(&mut self, cx: &Cx) -> Next {
-        if !self.status.queue.is_empty() {
-            return Next::after(Duration::ZERO);
-        }
-        let period = cx.config().health_check_period.into();
-        self.status.next_poll = Some(cx.now() + period);
-        Next::settled_for(period)
     }
 
     /// Puts the action back to the front of the queue, because it is not complete.

@@ -27,8 +27,8 @@ pub(crate) async fn replug(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     let plugged = match interfaces {
         Ok(interfaces) => BTreeSet::from_iter(interfaces.macs),
         Err(failure) => {
-            let why = format!(": {}", failure.message);
-            return Ok(late(cx, router, &why).unwrap_or_else(|| wait(cx, router)));
+            let next = late(cx, router, &format!(": {}", failure.message));
+            return Ok(next.unwrap_or_else(|| wait(cx, router)));
         }
     };
     if !router.status.plugging {
@@ -51,8 +51,7 @@ pub(crate) async fn replug(cx: &Cx, router: &mut Router) -> Result<Next, Failure
     if done.changed && done.failure.is_none() {
         // This pass began before the request, and the next one begins after its answer. The time begins once: Nova only
         // accepts a detach, and answers another one in each pass.
-        let has_begun = |since: &Time| *since <= cx.now();
-        router.status.plug_since = router.status.plug_since.filter(has_begun);
+        router.status.plug_since = router.status.plug_since.filter(|since| *since <= cx.now());
     }
     // A request without an answer may have plugged the port in. A slow cloud is no reason to remove the VM.
     let refused = |failure: &Failure| failure.effect == Effect::None && !is_transient(failure);

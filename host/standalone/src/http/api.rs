@@ -187,19 +187,7 @@ impl Api {
             return scale(&parts.method, content_type, &call);
         }
         match (&parts.method, target.name.is_some()) {
-            (&Method::GET | &Method::HEAD, true) if query.flag("watch") != Some(true) => {
-                Ok(one(&presenter, StatusCode::OK, &verbs::get(&call)?))
-            }
-            (&Method::GET | &Method::HEAD, true) => Err(target.verb_refused()),
-            (&Method::GET | &Method::HEAD, false) if query.flag("watch") == Some(true) => {
-                let selection = Selection::of(&target, query)?;
-                let watch = watch::watch(&self.store, presenter, selection, query)?;
-                Ok(reply::stream(watch.into_stream()))
-            }
-            (&Method::GET | &Method::HEAD, false) => {
-                let page = verbs::list(&call)?;
-                Ok(many(&presenter, &page.objects, &page.metadata))
-            }
+            (&Method::GET | &Method::HEAD, _) => self.look(presenter, &call),
             (&Method::POST, false) => {
                 check_json(content_type)?;
                 Ok(written(&presenter, StatusCode::CREATED, &verbs::create(&call)?))
@@ -212,23 +200,46 @@ impl Api {
                 let kind = PatchKind::of(content_type)?;
                 Ok(written(&presenter, StatusCode::OK, &verbs::patch(&call, kind)?))
             }
-            (&Method::DELETE, named) => {
+            (&Method::DELETE, _) => {
                 if !body.is_empty() {
                     check_json(content_type)?;
                 }
-                if !named {
-                    let (objects, revision) = verbs::delete_collection(&call)?;
-                    let metadata = serde_json::json!({ "resourceVersion": revision.to_string() });
-                    return Ok(many(&presenter, &objects, &metadata));
-                }
-                Ok(match verbs::delete(&call)? {
-                    Answer::Object(object) => one(&presenter, StatusCode::OK, &object),
-                    Answer::Status(status) => reply::json(StatusCode::OK, status.to_string()),
-                })
+                delete(&presenter, &call)
             }
             _ => Err(target.verb_refused()),
         }
     }
+
+    /// Gets, lists or watches.
+    fn look(&self, presenter: Presenter, call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+        let watches = call.query.flag("watch") == Some(true);
+        match (call.target.name.is_some(), watches) {
+            (true, false) => Ok(one(&presenter, StatusCode::OK, &verbs::get(call)?)),
+            (true, true) => Err(call.target.verb_refused()),
+            (false, true) => {
+                let selection = Selection::of(call.target, call.query)?;
+                let watch = watch::watch(&self.store, presenter, selection, call.query)?;
+                Ok(reply::stream(watch.into_stream()))
+            }
+            (false, false) => {
+                let page = verbs::list(call)?;
+                Ok(many(&presenter, &page.objects, &page.metadata))
+            }
+        }
+    }
+}
+
+/// Deletes an object, or all of a collection.
+fn delete(presenter: &Presenter, call: &Call<'_>) -> Result<Response<Body>, Refusal> {
+    if call.target.name.is_none() {
+        let (objects, revision) = verbs::delete_collection(call)?;
+        let metadata = serde_json::json!({ "resourceVersion": revision.to_string() });
+        return Ok(many(presenter, &objects, &metadata));
+    }
+    Ok(match verbs::delete(call)? {
+        Answer::Object(object) => one(presenter, StatusCode::OK, &object),
+        Answer::Status(status) => reply::json(StatusCode::OK, status.to_string()),
+    })
 }
 
 impl<B> Service<Request<B>> for Api

@@ -356,7 +356,7 @@ impl Drain {
         if refusals.is_empty() {
             return Ok(());
         }
-        let budgets = cx.ask(cluster::objects::<Budget>().everywhere()).await?;
+        let budgets = cx.ask_again(1, cluster::objects::<Budget>().everywhere()).await?;
         for (pod, failure) in refusals {
             let hopeless = |budget: &&Budget| budget.covers(pod) && budget.is_hopeless();
             if let Some(budget) = budgets.iter().find(hopeless) {
