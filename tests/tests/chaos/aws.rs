@@ -47,7 +47,8 @@ impl Ec2 {
             end.map_or(part, |(_, rest)| rest)
         });
         let own: String = own.collect();
-        let instances = own.split("<instanceId>").skip(1);
+        // Each was launched alone.
+        let instances = own.split("<instancesSet>").skip(1);
         instances
             .filter(|one| one.contains("<sourceDestCheck>true"))
             .count()

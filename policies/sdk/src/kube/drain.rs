@@ -291,7 +291,7 @@ impl Drain {
         let busy = self.moving.as_ref().is_some_and(left) || pods.iter().any(ending);
         let mut chosen: Vec<&Pod> = pods
             .iter()
-            .filter(|pod| !pod.metadata.deleting() && !(busy && pod.has_volumes()))
+            .filter(|pod| !pod.metadata.deleting() && (!busy || !pod.has_volumes()))
             .collect();
         let refusals = |pod: &Pod| self.refused.get(&pod.metadata.uid).copied().unwrap_or(0);
         chosen.sort_by_key(|pod| (refusals(pod), Reverse(pod.spec.priority.unwrap_or(0))));
