@@ -53,7 +53,8 @@ fn scenarios_that_hold_and_one_that_fails_are_told_apart_and_ci_is_told() {
     );
     let report = fs::read_to_string(place.path().join("report.xml")).expect("written");
     assert!(report.contains("tests=\"2\" failures=\"1\""), "{report}");
-    let failure = "<failure message=\"not as expected: eight machines run with addresses\">";
+    let failure =
+        "<failure message=\"not as expected: eight machines run with addresses and hold their finalizer\">";
     assert!(report.contains(failure), "{report}");
     assert!(
         text(&tested.stderr).contains("edges that no scenario took: CAPV-"),

@@ -105,7 +105,11 @@ fn came_of(stage: &Stage, row: &Row, before: usize) -> Result<(), String> {
             "{:?}, {fault:?}, next {:?}, answers {:?}",
             pass.outcome,
             pass.next,
-            last_answer(pass)
+            pass.roles
+                .iter()
+                .flat_map(|role| &role.journal)
+                .map(|entry| &entry.answer)
+                .collect::<Vec<_>>()
         )
     };
     let holds = match &row.expect {

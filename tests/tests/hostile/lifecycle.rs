@@ -588,6 +588,8 @@ fn calls() -> Vec<Row> {
         row(name, act(cloud(operation, arguments, intent)), expect)
     };
     let right = || json!(clone(""));
+    // A name that no other row takes.
+    let again = |more: &str| clone(more).replace(r#""name":"m""#, r#""name":"again""#);
     let twice = json!({"Act": cloud("vm.clone", clone(""), Some("m"))});
     let other = object("v1", "ConfigMap", Some(OFFENDERS), "plan");
     let gone = |act: &str, more: Value, uid: &str| self::act(change(act, &other, uid, more));
@@ -715,8 +717,8 @@ fn calls() -> Vec<Row> {
         row(
             "the same create in two steps with other arguments",
             json!([
-                {"Pending": [{"Act": cloud("vm.clone", clone(""), Some("m"))}]},
-                {"Pending": [{"Act": cloud("vm.clone", clone(r#","folder":"other""#), Some("m"))}]},
+                {"Pending": [{"Act": cloud("vm.clone", again(""), Some("again"))}]},
+                {"Pending": [{"Act": cloud("vm.clone", again(r#","folder":"other""#), Some("again"))}]},
                 {"Concluded": {}},
             ]),
             Expect::Refused(&[Code::FailedPrecondition]),
