@@ -36,7 +36,7 @@ const KEYS: &str = r#"{"AccessKeyId": "ASIAIOSFODNN7EXAMPLE", "SecretAccessKey":
 fn answer(request: &Request<Incoming>) -> String {
     match request.uri().path() {
         "/latest/api/token" => "token".to_owned(),
-        "/latest/meta-data/iam/security-credentials" => "the-role".to_owned(),
+        "/latest/meta-data/iam/security-credentials/" => "the-role".to_owned(),
         "/latest/meta-data/iam/security-credentials/the-role" => KEYS.to_owned(),
         _ => format!(
             r#"<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
@@ -101,21 +101,16 @@ impl Drop for Host {
     }
 }
 
-/// Starts a host in the root whose connection has these endpoints and no credentials, and waits until the connection is as
-/// wanted.
+/// Starts a host in the root whose connection has no credentials, and waits until the connection is as wanted. The host's own
+/// identity goes to the servers that its environment names.
 async fn until_connection(
     root: &EmptyRoot,
     endpoint: &str,
     environment: &[(&str, &str)],
     is_so: impl Fn(&Value) -> bool,
 ) {
-    let example = examples::copy_with(
-        "aws-machines",
-        &[
-            ("http://127.0.0.1:5555", endpoint),
-            ("  credentials: {namespace: polity-system, name: aws}\n", ""),
-        ],
-    );
+    let credentials = "  credentials: {namespace: polity-system, name: aws}\n";
+    let example = examples::copy_with("aws-machines", &[(credentials, "")]);
     let inside = root.path("/example");
     let _ = fs::remove_dir_all(&inside);
     fs::create_dir(&inside).expect("a folder");
@@ -131,6 +126,8 @@ async fn until_connection(
         .args(["/example/bindings.yaml", "/example/connection.yaml"])
         // The next host in this root compiles nothing.
         .env("POLITY_COMPILED", "/compiled")
+        .env("AWS_ENDPOINT_URL_STS", endpoint)
+        .env("AWS_ENDPOINT_URL_EC2", endpoint)
         .envs(environment.iter().copied())
         .stdout(Stdio::null())
         .stderr(Stdio::null());

@@ -17,6 +17,9 @@ use serde_json::Value;
 const LARGEST: u64 = 1 << 30;
 /// How often a test looks.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often objects are looked at before a test fails: for a quarter of an hour at least, so that one that waits for ever does not
+/// hold all others up.
+const LOOKS: u32 = 9_000;
 
 /// The process, ended when dropped.
 pub(crate) struct Process {
@@ -59,7 +62,7 @@ impl Process {
         self.until(kind, |_| true).await
     }
 
-    /// Waits until the objects of a kind are as wanted. Who waits is ended from outside where that never comes.
+    /// Waits until the objects of a kind are as wanted.
     pub(crate) async fn until(&mut self, kind: &Kind, is_so: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         until(&mut self.child, &self.cluster, kind, is_so).await
     }
@@ -194,7 +197,7 @@ pub(crate) async fn connected(host: &mut Child, kubeconfig: &Path) -> Cluster {
     cluster.expect("it connects")
 }
 
-/// Waits until the objects of a kind are as wanted, as long as the host runs.
+/// Waits until the objects of a kind are as wanted, as long as the host runs. Fails after [`LOOKS`].
 pub(crate) async fn until(
     host: &mut Child,
     cluster: &Cluster,
@@ -207,16 +210,19 @@ pub(crate) async fn until(
         ..ListQuery::all(kind.clone())
     };
     let question = Question::Objects(query);
-    loop {
+    let mut seen = Ok(Value::Null);
+    for _ in 0..LOOKS {
         let ended = host.try_wait().expect("a child");
         assert!(ended.is_none(), "the host ended: {ended:?}");
+        seen = cluster.read(&question).await;
         // A host that has just begun may not serve them yet.
-        if let Ok(Value::Array(objects)) = cluster.read(&question).await
-            && is_so(&objects)
+        if let Ok(Value::Array(objects)) = &seen
+            && is_so(objects)
         {
-            return objects;
+            return objects.clone();
         }
         // The host and the cloud need the processor more.
         tokio::time::sleep(LOOK_EVERY).await;
     }
+    panic!("{} is not as wanted: {seen:?}", kind.kind);
 }
