@@ -124,6 +124,54 @@ async fn machines_come_and_go_on_ec2_however_often_the_host_is_killed() {
     assert!(said.contains(": 0 as recorded, "), "{said}");
 }
 
+#[tokio::test]
+async fn machines_of_a_tenant_with_pages_of_other_instances_go_and_the_sweep_reads_all_pages() {
+    // An answer has at most 200 reservations.
+    const OTHERS: usize = 205;
+    let moto = match Moto::start() {
+        Ok(moto) => moto,
+        Err(skip) => return skip.print(),
+    };
+    let tags = [
+        ("Name", "other"),
+        ("polity.dev/owner", "somebody"),
+        ("polity.dev/tenant", "team-a"),
+    ];
+    let tags = (1..).zip(tags).map(|(nth, (key, value))| {
+        let at = format!("TagSpecification.1.Tag.{nth}");
+        format!("&{at}.Key={key}&{at}.Value={value}")
+    });
+    let form = format!(
+        "Action=RunInstances&ImageId=ami-12c6146b&MinCount=1&MaxCount=1&TagSpecification.1.ResourceType=instance{}",
+        tags.collect::<String>()
+    );
+    // Moto divides the list between launches only.
+    for _ in 0..OTHERS {
+        moto.ec2(ACCOUNT, &form);
+    }
+    let changes = [
+        ("127.0.0.1:5555", moto.address()),
+        ("replicas: 10", "replicas: 2"),
+    ];
+    let mut host = Process::begin("aws-machineset", &changes).await;
+    // The sweep lists them all.
+    let orphans = |safeties: &[Value]| {
+        let orphans = safeties
+            .first()
+            .and_then(|safety| safety["status"]["orphans"].as_array());
+        orphans.is_some_and(|orphans| orphans.len() == OTHERS)
+    };
+    host.until(&kind(MCM, "MachineSafety"), orphans).await;
+    let made = |machine: &Value| machine["status"]["providerID"].is_string();
+    host.until(&kind(MCM, "Machine"), |all| all_have(all, 2, made))
+        .await;
+    let sets = host.objects(&kind(MCM, "MachineSet")).await;
+    host.delete(&kind(MCM, "MachineSet"), &sets[0]).await;
+    host.until(&kind(MCM, "Machine"), <[Value]>::is_empty).await;
+    assert_eq!(moto.instances(ACCOUNT, "terminated").len(), 2);
+    assert_eq!(moto.instances(ACCOUNT, "running").len(), OTHERS);
+}
+
 /// User data with a word of EC2's answers: before, it was hidden in later answers about machines of its namespace, also in names of
 /// fields, so that deleted objects went and their instances stayed.
 #[tokio::test]
