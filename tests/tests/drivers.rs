@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -672,6 +673,27 @@ async fn one_tenant_of_many_hosts_leaves_the_others_their_part_of_a_burst() {
         [change("b").await, change("b").await, change("c").await],
         [true, true, false]
     );
+}
+
+#[tokio::test]
+async fn a_throttled_read_that_is_repeated_halves_the_rate_once_and_a_page_of_a_proxy_does_not() {
+    let full = Server::saying(status(503, "", "{\"error\": {\"code\": \"too-many\"}}"));
+    let page = Server::saying(status(503, "", "<html><body>503</body></html>"));
+    let until = async |server: &Server| {
+        let cloud = cloud(&server.address, json!([look(), "fail"]), None);
+        let failed = come_to(&cloud, "machine.status").await;
+        failed.expect_err("it is unavailable");
+        assert!(server.seen().len() > 1, "it is repeated");
+        let adapter = cloud
+            .adapter()
+            .and_then(|cloud| cloud.downcast_ref::<DriverCloud>());
+        adapter.expect("a driver").traffic().1.map(|throttled| throttled.until)
+    };
+    let half = until(&full).await.expect("it is throttled");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    // Half of a rate is back after 25 s, three quarters after 37.5 s.
+    assert!(u128::from(half) < now.as_millis() + 26_000, "{half}");
+    assert_eq!(until(&page).await, None);
 }
 
 #[tokio::test]

@@ -445,7 +445,7 @@ async fn a_role_that_the_hosts_own_identity_assumes_goes_nowhere_else_either() {
 
 #[tokio::test]
 async fn a_principal_longer_than_an_arn_is_refused() {
-    let long = "x".repeat(300_000);
+    let long = "x".repeat(3_000);
     let server = Server::start(move |_| {
         let who = format!("<Arn>arn:aws:iam::2:user/{long}</Arn><Account>2</Account><UserId>u</UserId>");
         let answer = format!(
@@ -465,7 +465,7 @@ async fn a_principal_longer_than_an_arn_is_refused() {
     .expect_err("it is too long");
     assert_eq!(refused.code, Code::Unavailable);
     assert!(
-        refused.message.len() < 500 && refused.message.contains("2048"),
+        refused.message.len() < 500 && refused.message.contains("2048 bytes"),
         "{refused}"
     );
 }
