@@ -687,7 +687,11 @@ async fn a_throttled_read_that_is_repeated_halves_the_rate_once_and_a_page_of_a_
         let adapter = cloud
             .adapter()
             .and_then(|cloud| cloud.downcast_ref::<DriverCloud>());
-        adapter.expect("a driver").traffic().1.map(|throttled| throttled.until)
+        adapter
+            .expect("a driver")
+            .traffic()
+            .1
+            .map(|throttled| throttled.until)
     };
     let half = until(&full).await.expect("it is throttled");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
