@@ -165,8 +165,6 @@ async fn the_sweep_reads_all_pages_of_a_tenants_instances_beside_which_machines_
     let made = |machine: &Value| machine["status"]["providerID"].is_string();
     host.until(&kind(MCM, "Machine"), |all| all_have(all, 2, made))
         .await;
-    let live = moto.instances(ACCOUNT, "running").len() + moto.instances(ACCOUNT, "pending").len();
-    assert_eq!(live, OTHERS + 2);
 }
 
 /// User data with a word of EC2's answers: before, it was hidden in later answers about machines of its namespace, also in names of
