@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use polity_clouds::{Cloud as _, Gateway};
 use polity_core::contract::{Answer, Code, Effect};
-use polity_drivers::{Connection, Difference, DriverCloud, Ended, Exchanged, Keeps, Part};
+use polity_drivers::{Connection, Difference, DriverCloud, Ended, Exchanged, Keeps, Part, Throttled};
 use polity_http::{Address, Rate};
 use polity_tests::guests;
 use polity_tests::hostile_driver::{
@@ -675,6 +675,14 @@ async fn one_tenant_of_many_hosts_leaves_the_others_their_part_of_a_burst() {
     );
 }
 
+/// The class of requests of which the server has asked for fewer.
+fn throttled(cloud: &Gateway<DriverCloud>) -> Option<Throttled> {
+    let driver = cloud
+        .adapter()
+        .and_then(|cloud| cloud.downcast_ref::<DriverCloud>());
+    driver.expect("a driver").traffic().1
+}
+
 #[tokio::test]
 async fn a_throttled_read_that_is_repeated_halves_the_rate_once_and_a_page_of_a_proxy_does_not() {
     let full = Server::saying(status(503, "", "{\"error\": {\"code\": \"too-many\"}}"));
@@ -684,14 +692,7 @@ async fn a_throttled_read_that_is_repeated_halves_the_rate_once_and_a_page_of_a_
         let failed = come_to(&cloud, "machine.status").await;
         failed.expect_err("it is unavailable");
         assert!(server.seen().len() > 1, "it is repeated");
-        let adapter = cloud
-            .adapter()
-            .and_then(|cloud| cloud.downcast_ref::<DriverCloud>());
-        adapter
-            .expect("a driver")
-            .traffic()
-            .1
-            .map(|throttled| throttled.until)
+        throttled(&cloud).map(|throttled| throttled.until)
     };
     let half = until(&full).await.expect("it is throttled");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
@@ -708,19 +709,13 @@ async fn what_a_server_throttles_has_a_rate_of_its_own_and_says_until_when() {
     let change = json!({"send": [{"effect": "change", "method": "DELETE"}]});
     let steps = json!([{"of": {"machine.create": create, "machine.delete": change}}, "fail"]);
     let cloud = cloud(&server.address, steps, None);
-    let traffic = || {
-        let cloud = cloud
-            .adapter()
-            .and_then(|cloud| cloud.downcast_ref::<DriverCloud>());
-        cloud.expect("a driver").traffic().1
-    };
-    assert_eq!(traffic(), None);
+    assert_eq!(throttled(&cloud), None);
     let failure = come_to(&cloud, "machine.create")
         .await
         .expect_err("it is throttled");
-    let throttled = traffic().expect("it is throttled");
-    assert!(throttled.class.ends_with(" creates"), "{throttled:?}");
-    let until = polity_kube_rules::time::rfc3339(throttled.until);
+    let creates = throttled(&cloud).expect("it is throttled");
+    assert!(creates.class.ends_with(" creates"), "{creates:?}");
+    let until = polity_kube_rules::time::rfc3339(creates.until);
     assert!(
         failure.message.ends_with(&format!(" (Throttled until {until})")),
         "{failure}"
@@ -729,7 +724,10 @@ async fn what_a_server_throttles_has_a_rate_of_its_own_and_says_until_when() {
         .await
         .expect_err("it is throttled");
     assert!(
-        traffic().expect("it is throttled").class.ends_with(" changes"),
+        throttled(&cloud)
+            .expect("it is throttled")
+            .class
+            .ends_with(" changes"),
         "each by itself"
     );
 }

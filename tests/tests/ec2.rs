@@ -155,13 +155,12 @@ async fn the_sweep_reads_all_pages_of_a_tenants_instances_beside_which_machines_
     ];
     let mut host = Process::begin("aws-machineset", &changes).await;
     // The sweep lists them all.
-    let orphans = |safeties: &[Value]| {
-        let orphans = safeties
-            .first()
-            .and_then(|safety| safety["status"]["orphans"].as_array());
+    let found = |safety: &Value| {
+        let orphans = safety["status"]["orphans"].as_array();
         orphans.is_some_and(|orphans| orphans.len() == OTHERS)
     };
-    host.until(&kind(MCM, "MachineSafety"), orphans).await;
+    host.until(&kind(MCM, "MachineSafety"), |all| all_have(all, 1, found))
+        .await;
     let made = |machine: &Value| machine["status"]["providerID"].is_string();
     host.until(&kind(MCM, "Machine"), |all| all_have(all, 2, made))
         .await;
